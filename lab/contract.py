@@ -1,0 +1,213 @@
+"""What an experiment is.
+
+An experiment is a module in ``lab.experiments`` with six names and no base class:
+
+* ``Params``   frozen dataclass; every field is a knob: default, limits, unit, and a string under it that says what it means;
+* ``Result``   frozen dataclass of plain data, ready to draw; never a tensor. NaN and infinity are data;
+* ``run(params, report) -> Result``   the measurement, pure PyTorch on ``params.device``;
+* ``explain(result) -> tuple[Finding, ...]``   what to notice, computed from the result;
+* ``lessons``  tuple of ``Lesson``: presets, predictions, interview texts and tests read only this;
+* ``script(params) -> str``   the standalone program that reproduces the headline number without the lab.
+
+The executor finds both types in ``run``'s annotations.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, Literal, get_type_hints
+
+Report = Callable[[float, str], None]
+"""Called with (fraction done in [0, 1], one short line); raises ``Cancelled`` when the run is no longer wanted."""
+
+Level = Literal["fact", "surprise", "warning", "fault"]
+
+
+class Cancelled(BaseException):
+    """The visitor no longer wants this run. A BaseException, so that ``except Exception`` in a program does not swallow it."""
+
+
+class ParamsError(ValueError):
+    """A knob has a value outside its limits. The message names the knob, the value and the limit."""
+
+
+def silent(fraction: float, line: str) -> None:
+    """The Report that tells nobody."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one run of a visitor's program may use; a fact of the experiment, enforced by the kernel and the supervisor."""
+
+    wall_s: float = 6.0
+    """Seconds of wall clock until the process is killed. The program is asked to stop at 70 % of it."""
+    memory_bytes: int = 1 << 30
+    """Memory that the program may allocate on top of what the warm process holds."""
+    printed_bytes: int = 64 << 10
+    """UTF-8 bytes of printed output."""
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One field of ``Params``: its limits are facts of the domain, checked where the work happens, not only in the widget."""
+
+    name: str
+    kind: type
+    """bool, int, float or str."""
+    default: Any
+    low: float | None = None
+    high: float | None = None
+    step: float | None = None
+    choices: tuple[str, ...] = ()
+    unit: str = ""
+    optional: bool = False
+    """None is a value of its own."""
+    program: Limits | None = None
+    """Set for a field that holds a visitor's program: what one run of it may use."""
+    max_bytes: int = 1 << 14
+    """Longest text, in UTF-8 bytes; for str fields without choices."""
+    meaning: str = ""
+    """The string under the field, first paragraph."""
+
+    @property
+    def label(self) -> str:
+        return self.name.replace("_", " ") + (f" ({self.unit})" if self.unit else "")
+
+    def check(self, value: Any) -> None:
+        """Raise ParamsError when ``value`` is outside the limits."""
+        if value is None and self.optional:
+            return
+        accepted = (int, float) if self.kind is float else self.kind
+        if not isinstance(value, accepted) or (isinstance(value, bool) and self.kind is not bool):
+            raise ParamsError(f"{self.name} must be {_KINDS[self.kind]}, not {value!r:.80}")
+        if self.choices and value not in self.choices:
+            raise ParamsError(f"{self.name} = {value!r:.80} is not one of {', '.join(self.choices)}")
+        if isinstance(value, str):
+            size = len(value.encode(errors="surrogatepass"))
+            if not self.choices and size > self.max_bytes:
+                raise ParamsError(f"{self.name} has {size:,} bytes; the limit is {self.max_bytes:,}")
+        elif (self.low is not None and not self.low <= value) or (self.high is not None and not value <= self.high):
+            span = f"{self.low:,} to {self.high:,}" if None not in (self.low, self.high) else f"from {self.low}"
+            raise ParamsError(f"{self.name} = {value} is outside {span} {self.unit}".rstrip())
+
+    def parse(self, text: str) -> Any:
+        """The value that ``text`` (from a URL or a command line) stands for. Raises ParamsError."""
+        if self.optional and text.lower() == "none":
+            return None
+        try:
+            value = _PARSERS[self.kind](text)
+        except (ValueError, KeyError):
+            raise ParamsError(f"{self.name} must be {_KINDS[self.kind]}, not {text!r:.80}") from None
+        self.check(value)
+        return value
+
+
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+_TRUTH = {"true": True, "1": True, "false": False, "0": False}
+_PARSERS: dict[type, Callable[[str], Any]] = {bool: lambda t: _TRUTH[t.lower()], int: int, float: float, str: str}
+
+
+def knob(default: Any, **limits: Any) -> Any:
+    """A field of ``Params``; ``limits`` are those of ``Knob``."""
+    return field(default=default, metadata={"knob": limits})
+
+
+@cache
+def knobs(params_type: type) -> dict[str, Knob]:
+    """The knobs of a ``Params`` class, by name, in order of declaration."""
+    hints, meanings, found = get_type_hints(params_type), field_meanings(params_type), {}
+    for f in fields(params_type):
+        kinds = [k for k in getattr(hints[f.name], "__args__", (hints[f.name],)) if k is not type(None)]
+        optional = hints[f.name] not in kinds
+        found[f.name] = Knob(
+            f.name,
+            kinds[0],
+            f.default,
+            meaning=meanings.get(f.name, ""),
+            optional=optional,
+            **f.metadata.get("knob", {}),
+        )
+    return found
+
+
+def program_knob(params_type: type) -> Knob | None:
+    """The knob that holds a visitor's program, if the experiment has one."""
+    return next((k for k in knobs(params_type).values() if k.program), None)
+
+
+@cache
+def field_meanings(cls: type) -> dict[str, str]:
+    """The string under each field of a dataclass, first paragraph, unwrapped."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for here, below in zip(body.body, body.body[1:], strict=False):
+        match here, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                found[name] = " ".join(inspect.cleandoc(text).split("\n\n")[0].split())
+    return found
+
+
+def check(params: Any) -> None:
+    """Raise ParamsError naming the first knob outside its limits. Call it from ``Params.__post_init__``."""
+    for name, k in knobs(type(params)).items():
+        k.check(getattr(params, name))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to notice, computed from a result. All texts are plain text: they may quote a visitor's program."""
+
+    level: Level
+    title: str
+    text: str
+    evidence: dict[str, Any]
+    """Named numbers (or short texts) that the finding rests on."""
+    line: int | None = None
+    """Line of the visitor's program, from 1."""
+    repair: str = ""
+    """One line: what to change."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a visitor's program ended early, or why a run has no result."""
+
+    type: str
+    """Class name of the exception, or TimeLimit, MemoryLimit, OutputLimit, Refused, Crashed."""
+    message: str
+    line: int | None = None
+    """Line of the visitor's program, from 1."""
+    explanation: str = ""
+    """What it means, in plain words."""
+    repair: str = ""
+    """What to do next."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A named preset with a prediction to make and the four-part answer to an interview question."""
+
+    row: str
+    """Id of the question it answers, such as ``A3``."""
+    title: str
+    """Names the lesson, not the settings: "a value used twice"."""
+    params: Any
+    question: str
+    """What the visitor predicts before measuring."""
+    choices: Mapping[str, str]
+    """Each answer offered, with the reason that is given when it was chosen and is not what was measured."""
+    answer: Callable[[Any], str]
+    """Result -> the choice that the measurement gives."""
+    evidence: Callable[[Any], float]
+    """Result -> the number that settles it, the same that ``script`` prints last."""
+    evidence_name: str
+    requirement: str
+    mechanism: str
+    proof: str
+    recovery: str

@@ -1,0 +1,87 @@
+"""What did autograd record?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lab.contract import Fault, Finding, Lesson, Limits, Report, check, knob
+from lab.instruments.records import Edge, Leaf, Node, Pass, Plain, Step
+
+DEFAULT_PROGRAM = """x = torch.tensor([1.0, 2.0], requires_grad=True)
+w = torch.tensor([0.5, -1.0], requires_grad=True)
+h = torch.sigmoid(x * w)
+loss = (h + x).sum()
+loss.backward()
+"""
+
+
+@dataclass(frozen=True)
+class Params:
+    """The program and what it runs on."""
+
+    code: str = knob(DEFAULT_PROGRAM, program=Limits(wall_s=6.0, memory_bytes=1 << 30))
+    """A PyTorch program. `torch`, `nn`, `F` and `math` are there without import."""
+    seed: int = knob(0, low=0, high=2**31 - 1)
+    """Seed of every random generator before the program starts."""
+    device: str = knob("cpu", choices=("cpu", "cuda"))
+    """Default device of new tensors."""
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True)
+class Warned:
+    """A warning that the program caused."""
+
+    text: str
+    line: int | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """The graph of the tensor called ``loss``, else of the last differentiable result."""
+
+    root: str
+    """Name of the tensor whose graph this is, empty when there is none."""
+    no_graph: str
+    """Why there is no graph, or why ``loss`` has none; empty otherwise."""
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    leaves: tuple[Leaf, ...]
+    backward: tuple[tuple[Step, ...], ...]
+    """One list of steps per backward pass, in engine order."""
+    passes: tuple[Pass, ...]
+    """What belongs to each list in ``backward``."""
+    passes_cut: int
+    """Backward passes that ran but are not kept here."""
+    kept_bytes: int
+    """Bytes of the distinct storages that saved tensors keep alive, each once and whole, leaves included, before backward frees them."""
+    kept_bytes_after: int
+    """The same at the end of the program."""
+    printed: str
+    warned: tuple[Warned, ...]
+    variables: dict[str, Plain]
+    """Final values of the program's own variables."""
+    device: str
+    seconds: float
+    """Time of the program, instruments included."""
+    fault: Fault | None
+
+
+def run(params: Params, report: Report) -> Result:
+    """Run the program once and return what autograd recorded. Raises nothing for faults of the program: they are in ``fault``."""
+    raise NotImplementedError
+
+
+def explain(result: Result) -> tuple[Finding, ...]:
+    """What to notice in this graph."""
+    return ()
+
+
+lessons: tuple[Lesson, ...] = ()
+
+
+def script(params: Params) -> str:
+    """The program alone, printing the gradients of its leaves."""
+    return params.code

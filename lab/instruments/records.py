@@ -1,0 +1,128 @@
+"""Plain records of what autograd holds and does. Every instrument that looks at a graph speaks in these.
+
+``Plain`` is data that JSON knows: numbers, text, lists and dicts of them. A tensor becomes a nested list while it is
+small, else a summary ``{"shape", "dtype", "min", "max", "norm"}``. A complex number becomes its Python text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Plain = Any
+Kind = Literal["leaf", "function", "view", "in-place", "custom", "checkpoint", "output"]
+
+
+@dataclass(frozen=True)
+class Saved:
+    """One tensor that a node keeps for its backward. Read without unpacking: nothing is recomputed by looking."""
+
+    slot: str
+    """Name that the derivative formula gives it: ``self``, ``other``, ``result``, ``tensors[0]``."""
+    shape: tuple[int, ...] | None
+    """None for a placeholder (checkpoint: recomputed when backward asks for it)."""
+    dtype: str | None
+    bytes: int | None
+    """Bytes of the whole storage that it keeps alive, which a view shares with its base."""
+    storage: int | None
+    """Number of the storage within this result: equal numbers are one piece of memory."""
+    saved_version: int | None
+    """Version counter when the node was born."""
+    current_version: int | None
+    """Version counter at the moment that ``Result.kept_bytes`` describes."""
+    leaf: str | None
+    """Name of the leaf that this saved tensor is."""
+    freed: bool
+    """Backward has let go of it."""
+    changed_line: int | None
+    """Line of the first in-place write after it was saved."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node of the autograd graph."""
+
+    id: int
+    name: str
+    """Class of the node: ``MulBackward0``, ``AccumulateGrad``."""
+    kind: Kind
+    label: str
+    """The operation (``mul``) or, for a leaf, the variable (``w``)."""
+    variables: tuple[str, ...]
+    """The program's names for the tensor that this node produced."""
+    shape: tuple[int, ...] | None
+    dtype: str | None
+    device: str | None
+    line: int | None
+    """Line of the program, from 1; the innermost one inside the program's own functions."""
+    module: str | None
+    """Path and class of the ``nn.Module`` that ran it: ``0.linear1 (Linear)``."""
+    value: Plain
+    """The tensor as it was when the operation had run; None when it was not seen from Python."""
+    grad: Plain
+    """For a leaf its ``.grad`` at the end; else the gradient that the last backward pass brought to it."""
+    saved: tuple[Saved, ...]
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Data flows from source to target, gradients from target to source."""
+
+    source: int
+    target: int
+    index: int
+    """Which output of source."""
+    slot: int
+    """Which input of target, counting those that need no gradient."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A leaf tensor of the graph."""
+
+    name: str
+    shape: tuple[int, ...]
+    grad: Plain
+    """``.grad`` at the end: after the program's own backward passes, or after the one that the lab ran."""
+    node: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One node run by the engine."""
+
+    node: int
+    incoming: Plain
+    """Gradient that arrived, summed over all paths; a list with one entry per output when the node has several."""
+    given: tuple[Plain, ...]
+    """Gradient handed to each parent that takes one, in the order of the node's inputs."""
+    parents: tuple[int, ...]
+    """Ids of these parents."""
+    before: Plain = None
+    """For a leaf: ``.grad`` before and after the incoming gradient was added."""
+    after: Plain = None
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One call of the backward engine."""
+
+    call: str
+    """As in the program: ``loss.backward``, ``torch.autograd.grad``."""
+    by: Literal["program", "lab"]
+    line: int | None
+    root: int | None
+    """Node from which it started."""
+    retain_graph: bool
+    create_graph: bool
+    kept_bytes: int
+    """Bytes that the graph kept alive just before."""
+    kept_bytes_after: int
+    nodes: tuple[Node, ...]
+    """Nodes of its graph that are not in the graph of the result."""
+    edges: tuple[Edge, ...]
+    """Edges of its graph that are not in the graph of the result."""
+    steps_cut: int
+    """Steps that were run but not kept here."""
+    error: str
+    """Message of the error that ended it, or empty."""

@@ -1,0 +1,30 @@
+"""Bytes, seconds and FLOPs to words: the one place where units become text."""
+
+from __future__ import annotations
+
+import math
+
+
+def bytes_text(count: float) -> str:
+    """Binary units with the raw count in brackets from 1 KiB on: "1.50 KiB (1,536 B)"."""
+    if abs(count) < 1024:
+        return f"{count:,.0f} B"
+    power = min(int(math.log2(abs(count)) // 10), 5)
+    return f"{count / 1024**power:.2f} {('KiB', 'MiB', 'GiB', 'TiB', 'PiB')[power - 1]} ({count:,.0f} B)"
+
+
+def seconds_text(seconds: float) -> str:
+    """Three significant digits in s, ms, µs or ns."""
+    for scale, unit in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if abs(seconds) >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns" if seconds else "0 s"
+
+
+def number_text(value: float) -> str:
+    """Up to four significant digits; NaN and infinity by name; minus sign as in print."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return f"{value:.4g}".replace("-", "−")

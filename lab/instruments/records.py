@@ -23,6 +23,8 @@ class Saved:
     """None for a placeholder (checkpoint: recomputed when backward asks for it)."""
     dtype: str | None
     bytes: int | None
+    """Bytes of the tensor itself: elements times element size."""
+    storage_bytes: int | None
     """Bytes of the whole storage that it keeps alive, which a view shares with its base."""
     storage: int | None
     """Number of the storage within this result: equal numbers are one piece of memory."""
@@ -32,10 +34,16 @@ class Saved:
     """Version counter at the moment that ``Result.kept_bytes`` describes."""
     leaf: str | None
     """Name of the leaf that this saved tensor is."""
+    variable: str | None
+    """The program's name for this tensor, leaf or not."""
     freed: bool
     """Backward has let go of it."""
+    recomputed: bool
+    """A marker of activation checkpointing: backward runs the forward again to get it."""
     changed_line: int | None
     """Line of the first in-place write after it was saved."""
+    changed_by: str
+    """Operation of that write, such as ``add_``; empty when nothing was written."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,38 @@ class Leaf:
     grad: Plain
     """``.grad`` at the end: after the program's own backward passes, or after the one that the lab ran."""
     node: int
+
+
+@dataclass(frozen=True)
+class Cut:
+    """An operation of the program whose input was connected to a graph and whose result is not."""
+
+    operation: str
+    reason: Literal["detach", "no_grad", "inference_mode", "integer", "copy", "leaves torch"]
+    line: int | None
+    source: str
+    """The program's name for the connected input, or empty."""
+    target: str
+    """The program's name for the result, or empty."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A tensor that the program has a name for when it ends."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+    requires_grad: bool
+    is_leaf: bool
+    grad: Plain
+    """``.grad``; None when it is None."""
+    node: int | None
+    """Its node in the graph of the result."""
+    grad_fn: str
+    """Class of its node, empty when it has none."""
+    line: int | None
 
 
 @dataclass(frozen=True)

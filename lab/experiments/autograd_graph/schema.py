@@ -1,11 +1,11 @@
-"""What did autograd record?"""
+"""What the experiment takes and gives."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lab.contract import Fault, Finding, Lesson, Limits, Report, check, knob
-from lab.instruments.records import Edge, Leaf, Node, Pass, Plain, Step
+from lab.contract import Fault, Limits, check, knob
+from lab.instruments.records import Cut, Edge, Leaf, Named, Node, Pass, Plain, Step
 
 DEFAULT_PROGRAM = """x = torch.tensor([1.0, 2.0], requires_grad=True)
 w = torch.tensor([0.5, -1.0], requires_grad=True)
@@ -44,6 +44,8 @@ class Result:
 
     root: str
     """Name of the tensor whose graph this is, empty when there is none."""
+    root_node: int | None
+    """Its node."""
     no_graph: str
     """Why there is no graph, or why ``loss`` has none; empty otherwise."""
     nodes: tuple[Node, ...]
@@ -60,28 +62,16 @@ class Result:
     kept_bytes_after: int
     """The same at the end of the program."""
     printed: str
+    echo: str
+    """``repr`` of the last line when that is an expression."""
     warned: tuple[Warned, ...]
     variables: dict[str, Plain]
     """Final values of the program's own variables."""
+    tensors: tuple[Named, ...]
+    """Every tensor that the program has a name for at the end, parameters of its modules included."""
+    cuts: tuple[Cut, ...]
+    """Where a result lost its graph."""
     device: str
     seconds: float
     """Time of the program, instruments included."""
     fault: Fault | None
-
-
-def run(params: Params, report: Report) -> Result:
-    """Run the program once and return what autograd recorded. Raises nothing for faults of the program: they are in ``fault``."""
-    raise NotImplementedError
-
-
-def explain(result: Result) -> tuple[Finding, ...]:
-    """What to notice in this graph."""
-    return ()
-
-
-lessons: tuple[Lesson, ...] = ()
-
-
-def script(params: Params) -> str:
-    """The program alone, printing the gradients of its leaves."""
-    return params.code

@@ -1,0 +1,56 @@
+"""The program's own names for tensors: variables, entries of lists and dicts, attributes, parameters of modules."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+_DEPTH, _ITEMS = 3, 200
+
+
+def program_frames(file: str) -> list[types.FrameType]:
+    """Frames of ``file`` on this thread's stack, innermost first."""
+    found, frame = [], sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename == file:
+            found.append(frame)
+        frame = frame.f_back
+    return found
+
+
+def named_tensors(scopes: list[Mapping[str, Any]]) -> Iterator[tuple[str, torch.Tensor]]:
+    """(name, tensor), plain variables of all scopes first, then what is inside other objects. A tensor may come twice."""
+    visible = [(name, value) for scope in scopes for name, value in scope.items() if not name.startswith("_")]
+    yield from ((name, value) for name, value in visible if isinstance(value, torch.Tensor))
+    for name, value in visible:
+        if not isinstance(value, (torch.Tensor, type, types.ModuleType, types.FunctionType)):
+            yield from _inside(name, value, _DEPTH)
+
+
+def _inside(name: str, value: Any, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, torch.nn.Module):
+        yield from ((f"{name}.{path}", tensor) for path, tensor in value.named_parameters())
+        yield from ((f"{name}.{path}", tensor) for path, tensor in value.named_buffers())
+    elif depth and type(value) in (list, tuple):
+        for i, item in enumerate(value[:_ITEMS]):
+            yield from _inside(f"{name}[{i}]", item, depth - 1)
+    elif depth and type(value) is dict:
+        for key, item in list(value.items())[:_ITEMS]:
+            yield from _inside(f"{name}[{key!r:.40}]", item, depth - 1)
+    elif depth and getattr(type(value), "__module__", "") == "__main__" and isinstance(vars_of(value), dict):
+        for key, item in list(vars_of(value).items())[:_ITEMS]:
+            yield from _inside(f"{name}.{key}", item, depth - 1)
+
+
+def vars_of(value: Any) -> dict[str, Any]:
+    """Attributes stored on an object, without running code of its class."""
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}

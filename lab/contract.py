@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import math
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -91,9 +92,14 @@ class Knob:
             size = len(value.encode(errors="surrogatepass"))
             if not self.choices and size > self.max_bytes:
                 raise ParamsError(f"{self.name} has {size:,} bytes; the limit is {self.max_bytes:,}")
-        elif (self.low is not None and not self.low <= value) or (self.high is not None and not value <= self.high):
-            span = f"{self.low:,} to {self.high:,}" if None not in (self.low, self.high) else f"from {self.low}"
-            raise ParamsError(f"{self.name} = {value} is outside {span} {self.unit}".rstrip())
+        elif self.kind is not bool:
+            self._check_span(value)
+
+    def _check_span(self, value: float) -> None:
+        low = -math.inf if self.low is None else self.low
+        high = math.inf if self.high is None else self.high
+        if not low <= value <= high:  # also false for NaN
+            raise ParamsError(f"{self.name} = {value} is outside {low:,} to {high:,} {self.unit}".rstrip())
 
     def parse(self, text: str) -> Any:
         """The value that ``text`` (from a URL or a command line) stands for. Raises ParamsError."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -32,12 +32,12 @@ def encode(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else _name(value)
-    if is_dataclass(value):
-        return {f.name: encode(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(k): encode(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [encode(v) for v in value]
+    if isinstance(value, Mapping):
+        return {str(k): encode(v) for k, v in value.items()}
+    if is_dataclass(value):
+        return {name: encode(getattr(value, name)) for name in _names(type(value))}
     raise WireError(f"{type(value).__name__} is not plain data")
 
 
@@ -54,87 +54,145 @@ def loads(text: str | bytes) -> Any:
         raise WireError(f"malformed JSON: {error}"[:200]) from None
 
 
-def decode(kind: type[T], data: Any, at: str = "") -> T:
+def decode(kind: type[T], data: Any) -> T:
     """The ``kind`` that ``encode`` wrote. Raises WireError naming the place that does not fit."""
-    return _build(kind, data, at or getattr(kind, "__name__", "value"))
+    try:
+        return _reader(kind)(data)
+    except _Misfit as misfit:
+        path = "".join(reversed(misfit.path))
+        raise WireError(f"{getattr(kind, '__name__', 'value')}{path}: {misfit.what}") from None
 
 
-def _build(kind: Any, data: Any, at: str) -> Any:
-    if kind is Any:
-        return _plain(data, at, PLAIN_DEPTH)
-    if isinstance(kind, type) and is_dataclass(kind):
-        return _dataclass(kind, data, at)
-    origin = get_origin(kind)
-    if origin in (Union, UnionType):
-        return _union(get_args(kind), data, at)
-    if origin is tuple:
-        _expect(isinstance(data, list), "a list", data, at)
-        item = get_args(kind)[0]
-        return tuple(_build(item, v, f"{at}[{i}]") for i, v in enumerate(data))
-    if origin in (dict, Mapping):
-        _expect(isinstance(data, dict), "an object", data, at)
-        item = get_args(kind)[1]
-        return {k: _build(item, v, f"{at}.{k:.40}") for k, v in data.items()}
-    if origin is Literal:
-        _expect(isinstance(data, (str, int)) and data in get_args(kind), f"one of {get_args(kind)}", data, at)
-        return data
-    return _scalar(kind, data, at)
+class _Misfit(Exception):  # noqa: N818 - caught in this module, never seen outside
+    """What does not fit; the readers that it passes through add their part of the path."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what, self.path = what, []
 
 
-def _dataclass(kind: Any, data: Any, at: str) -> Any:
-    _expect(isinstance(data, dict), "an object", data, at)
-    hints, values = _hints(kind), {}
-    for f in fields(kind):
-        if f.name in data:
-            values[f.name] = _build(hints[f.name], data[f.name], f"{at}.{f.name}")
-        elif f.default is MISSING and f.default_factory is MISSING:
-            raise WireError(f"{at}: {f.name} is missing")
-    extra = sorted(set(data) - set(hints))
-    if extra:
-        raise WireError(f"{at}: unknown {', '.join(extra)[:80]}")
-    return kind(**values)
-
-
-def _union(kinds: tuple[Any, ...], data: Any, at: str) -> Any:
-    if data is None and NoneType in kinds:
-        return None
-    *others, last = [k for k in kinds if k is not NoneType]
-    for kind in others:
-        try:
-            return _build(kind, data, at)
-        except WireError:
-            continue
-    return _build(last, data, at)
-
-
-def _scalar(kind: Any, data: Any, at: str) -> Any:
-    if kind is float:
-        if isinstance(data, str) and data in _NAMED:
-            return _NAMED[data]
-        _expect(isinstance(data, (int, float)) and not isinstance(data, bool), "a number", data, at)
-        return float(data)
-    fits = isinstance(data, kind) and (kind is bool or not isinstance(data, bool))
-    _expect(fits, kind.__name__, data, at)
-    return data
-
-
-def _plain(data: Any, at: str, depth: int) -> Any:
-    _expect(depth > 0, f"nesting of at most {PLAIN_DEPTH}", "deeper nesting", at)
-    if isinstance(data, list):
-        return [_plain(v, at, depth - 1) for v in data]
-    if isinstance(data, dict):
-        return {k: _plain(v, at, depth - 1) for k, v in data.items()}
-    return data
-
-
-def _expect(fits: bool, what: str, data: Any, at: str) -> None:
-    if not fits:
-        raise WireError(f"{at}: expected {what}, got {data!r:.60}")
+Reader = Callable[[Any], Any]
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
+def _reader(kind: Any) -> Reader:
+    """The function that checks data against ``kind`` and builds it. Made once per annotation: results are large."""
+    if kind is Any:
+        return lambda data: _plain(data, PLAIN_DEPTH)
+    if isinstance(kind, type) and is_dataclass(kind):
+        return _dataclass_reader(kind)
+    origin = get_origin(kind)
+    if origin in (Union, UnionType):
+        return _union_reader(get_args(kind))
+    if origin is tuple:
+        return _list_reader(get_args(kind)[0])
+    if origin in (dict, Mapping):
+        return _object_reader(get_args(kind)[1])
+    if origin is Literal:
+        return _choice_reader(get_args(kind))
+    return _read_float if kind is float else _scalar_reader(kind)
+
+
+def _dataclass_reader(kind: Any) -> Reader:
+    hints = get_type_hints(kind)
+    readers = [(name, _reader(hints[name])) for name in _names(kind)]
+    required = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
+
+    def read(data: Any) -> Any:
+        _expect(isinstance(data, dict), "an object", data)
+        if not required <= data.keys() or not data.keys() <= hints.keys():
+            missing, extra = sorted(required - data.keys()), sorted(set(data) - hints.keys())
+            raise _Misfit(f"{', '.join(missing)} missing" if missing else f"unknown {', '.join(extra)[:80]}")
+        return kind(**{name: _part(reader, data[name], f".{name}") for name, reader in readers if name in data})
+
+    return read
+
+
+def _union_reader(kinds: tuple[Any, ...]) -> Reader:
+    *others, last = [_reader(kind) for kind in kinds if kind is not NoneType]
+
+    def read(data: Any) -> Any:
+        if data is None and NoneType in kinds:
+            return None
+        for reader in others:
+            try:
+                return reader(data)
+            except _Misfit:
+                continue
+        return last(data)
+
+    return read
+
+
+def _list_reader(kind: Any) -> Reader:
+    reader = _reader(kind)
+
+    def read(data: Any) -> Any:
+        _expect(isinstance(data, list), "a list", data)
+        return tuple(_part(reader, item, f"[{i}]") for i, item in enumerate(data))
+
+    return read
+
+
+def _object_reader(kind: Any) -> Reader:
+    reader = _reader(kind)
+
+    def read(data: Any) -> Any:
+        _expect(isinstance(data, dict), "an object", data)
+        return {key: _part(reader, item, f".{key:.40}") for key, item in data.items()}
+
+    return read
+
+
+def _choice_reader(choices: tuple[Any, ...]) -> Reader:
+    def read(data: Any) -> Any:
+        _expect(isinstance(data, (str, int)) and data in choices, f"one of {choices}", data)
+        return data
+
+    return read
+
+
+def _read_float(data: Any) -> float:
+    if isinstance(data, str) and data in _NAMED:
+        return _NAMED[data]
+    _expect(isinstance(data, (int, float)) and not isinstance(data, bool), "a number", data)
+    return float(data)
+
+
+def _scalar_reader(kind: type) -> Reader:
+    def read(data: Any) -> Any:
+        _expect(isinstance(data, kind) and (kind is bool or not isinstance(data, bool)), kind.__name__, data)
+        return data
+
+    return read
+
+
+def _part(reader: Reader, data: Any, name: str) -> Any:
+    try:
+        return reader(data)
+    except _Misfit as misfit:
+        misfit.path.append(name)
+        raise
+
+
+def _plain(data: Any, depth: int) -> Any:
+    if isinstance(data, list):
+        _expect(depth > 0, f"nesting of at most {PLAIN_DEPTH}", "deeper nesting")
+        return [_plain(v, depth - 1) for v in data]
+    if isinstance(data, dict):
+        _expect(depth > 0, f"nesting of at most {PLAIN_DEPTH}", "deeper nesting")
+        return {k: _plain(v, depth - 1) for k, v in data.items()}
+    return data
+
+
+def _expect(fits: bool, what: str, data: Any) -> None:
+    if not fits:
+        raise _Misfit(f"expected {what}, got {data!r:.60}")
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind))
 
 
 def _name(value: float) -> str:

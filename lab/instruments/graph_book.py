@@ -25,6 +25,7 @@ from torch.autograd.graph import Node as TorchNode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from lab.instruments import torch_private
+from lab.instruments.naming import Names
 from lab.instruments.preview import dtype_name
 from lab.instruments.records import Kind, Plain
 
@@ -45,6 +46,7 @@ class Slot:
     current_version: int | None = None
     leaf: Seen | None = None
     variable: str | None = None
+    view_of: str = ""
     freed: bool = False
     recomputed: bool = False
     changed: tuple[int | None, str] | None = None
@@ -124,12 +126,12 @@ class GraphBook:
 
     def born(self, node: TorchNode, birth: Callable[[Seen], None]) -> bool:
         """Remember ``node`` and the unknown nodes behind it, calling ``birth`` on each. False when it was known."""
-        if KEY in node.metadata:
+        if KEY in torch_private.memory(node):
             return False
         todo = [node]
         while todo:
             node = todo.pop()
-            if KEY not in node.metadata and not torch_private.is_leaf_node(node):
+            if KEY not in torch_private.memory(node) and not torch_private.is_leaf_node(node):
                 birth(self.see(node))
                 todo.extend(parent for parent, _ in node.next_functions if parent is not None)
         return True
@@ -203,15 +205,12 @@ class GraphBook:
                     todo.append(parent)
         return graph
 
-    def read_slots(self, graph: Graph, names: dict[int, str]) -> int:
-        """Bring the saved slots of ``graph`` up to date. Returns the bytes of the distinct storages they keep alive.
-
-        ``names``: ``id`` of a tensor -> the program's name for it.
-        """
+    def read_slots(self, graph: Graph, names: Names) -> int:
+        """Bring the saved slots of ``graph`` up to date. Returns the bytes of the distinct storages they keep alive."""
         storages: dict[int, int] = {}
         return sum(self._read(seen, node, storages, names) for seen, node in graph.nodes if seen.slots and node)
 
-    def _read(self, seen: Seen, node: TorchNode, storages: dict[int, int], names: dict[int, str]) -> int:
+    def _read(self, seen: Seen, node: TorchNode, storages: dict[int, int], names: Names) -> int:
         held_now, kept = dict(_held(node)), 0
         for slot in seen.slots:
             held = held_now.get(slot.name)
@@ -219,13 +218,14 @@ class GraphBook:
             if not isinstance(held, torch.Tensor):
                 continue
             slot.current_version = torch_private.version(held)
-            slot.variable = names.get(id(held), slot.variable)
+            slot.variable = names.of(held) or slot.variable
             if held.layout is not torch.strided:
                 kept += slot.bytes or 0
                 continue
             if slot.saved_version is not None and slot.current_version != slot.saved_version:
                 slot.changed = self.writes.first_after(held, slot.saved_version)
             key = torch_private.storage_key(held)
+            slot.view_of = slot.view_of or names.sharing(key)
             if key not in storages:
                 self._storages += 1
                 storages[key] = self._storages

@@ -102,6 +102,7 @@ def _saved(slot: Slot) -> Saved:
         current_version=slot.current_version,
         leaf=slot.leaf.label if slot.leaf else None,
         variable=slot.variable,
+        view_of=None if slot.variable or slot.leaf else slot.view_of or None,
         freed=slot.freed,
         recomputed=slot.recomputed,
         changed_line=line,
@@ -145,7 +146,7 @@ def cut_records(trace: ProgramTrace) -> tuple[Cut, ...]:
     """Places where a result lost its graph."""
     names = trace.names()
     return tuple(
-        Cut(c.operation, c.reason, c.line, c.source_name or names.get(c.source, ""), names.get(c.target, ""))  # pyright: ignore[reportArgumentType]
+        Cut(c.operation, c.reason, c.line, c.source_name or names.of_id(c.source), names.of_id(c.target))  # pyright: ignore[reportArgumentType]
         for c in trace.cuts
     )
 

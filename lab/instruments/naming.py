@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
+
+from lab.instruments import torch_private
 
 _DEPTH, _ITEMS = 3, 200
 
@@ -46,6 +48,29 @@ def _inside(name: str, value: Any, depth: int) -> Iterator[tuple[str, torch.Tens
     elif depth and getattr(type(value), "__module__", "") == "__main__" and isinstance(vars_of(value), dict):
         for key, item in list(vars_of(value).items())[:_ITEMS]:
             yield from _inside(f"{name}.{key}", item, depth - 1)
+
+
+class Names:
+    """The program's names for tensors at one moment, by identity and by storage. Valid while the tensors live."""
+
+    def __init__(self, named: Iterable[tuple[str, torch.Tensor]]) -> None:
+        self._tensors: dict[int, str] = {}
+        self._storages: dict[int, str] = {}
+        for name, tensor in named:
+            self._tensors.setdefault(id(tensor), name)
+            if tensor.layout is torch.strided and not torch_private.is_wrapped(tensor):
+                self._storages.setdefault(torch_private.storage_key(tensor), name)
+
+    def of(self, tensor: torch.Tensor) -> str:
+        """The name of this very tensor, or empty."""
+        return self._tensors.get(id(tensor), "")
+
+    def of_id(self, identity: int) -> str:
+        return self._tensors.get(identity, "")
+
+    def sharing(self, storage_key: int) -> str:
+        """The first named tensor with this storage, or empty."""
+        return self._storages.get(storage_key, "")
 
 
 def vars_of(value: Any) -> dict[str, Any]:

@@ -93,8 +93,9 @@ def plain_value(value: Any, depth: int = _DEPTH) -> Plain:
         return {str(k)[:200]: plain_value(v, depth - 1) for k, v in list(value.items())[:_ITEMS]}
     if isinstance(value, (torch.dtype, torch.device)):
         return str(value)
-    if type(value).__module__ == "numpy" and hasattr(value, "tolist") and getattr(value, "size", 0) <= _ITEMS:
-        return plain_value(value.tolist(), depth)
+    to_list = getattr(value, "tolist", None) if type(value).__module__ == "numpy" else None
+    if to_list is not None and getattr(value, "size", 0) <= _ITEMS:
+        return plain_value(to_list(), depth)
     return f"<{type(value).__name__}>"
 
 

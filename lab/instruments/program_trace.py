@@ -22,7 +22,7 @@ from lab.instruments import torch_private
 from lab.instruments.backward_trace import BackwardTrace, SeenStep
 from lab.instruments.graph_book import Graph, GraphBook, Seen
 from lab.instruments.module_path import ModulePath
-from lab.instruments.naming import named_tensors, program_frames
+from lab.instruments.naming import Names, named_tensors, program_frames
 from lab.instruments.preview import small_tensor
 
 KEPT_PASSES = 20
@@ -101,12 +101,9 @@ class ProgramTrace(TorchFunctionMode):
             self._note(func, name, args, kwargs, result)
         return result
 
-    def names(self) -> dict[int, str]:
-        """``id`` of each tensor that the program has a name for now -> the name."""
-        found: dict[int, str] = {}
-        for name, tensor in self.named():
-            found.setdefault(id(tensor), name)
-        return found
+    def names(self) -> Names:
+        """The program's names for tensors as of now."""
+        return Names(self.named())
 
     def named(self) -> Iterator[tuple[str, torch.Tensor]]:
         inner = [frame.f_locals for frame in program_frames(self.file) if frame.f_locals is not self.scope]
@@ -125,12 +122,12 @@ class ProgramTrace(TorchFunctionMode):
             self._remember(outputs, line, in_place=True)
         else:
             self._remember(outputs, line, in_place=False)
-        if line is not None and len(self.cuts) < _MOST_CUTS:
+        if line is not None and len(self.cuts) < _MOST_CUTS and not self._custom.running:
             self._note_cut(func, name, args, result, line)
 
     def _remember(self, outputs: list[torch.Tensor], line: int | None, *, in_place: bool) -> None:
         for tensor in outputs:
-            if not tensor.requires_grad or torch_private.is_wrapped(tensor):
+            if not tensor.requires_grad:
                 continue
             node = tensor.grad_fn
             if node is None:
@@ -171,7 +168,7 @@ class ProgramTrace(TorchFunctionMode):
                 target=id(target) if target is not None else 0,
             )
             if all((c.operation, c.line) != (cut.operation, cut.line) for c in self.cuts):
-                cut.source_name = self.names().get(id(source), "")
+                cut.source_name = self.names().of(source)
                 self.cuts.append(cut)
 
     # ---------------------------------------------------------------- backward
@@ -179,14 +176,14 @@ class ProgramTrace(TorchFunctionMode):
     def _engine_call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         roots = args[0] if args else kwargs.get("outputs", kwargs.get("tensors"))
         edges = list(_edges(roots))
-        if not edges or any(isinstance(t, torch.Tensor) and torch_private.is_wrapped(t) for t in _tensors((roots,))):
+        if not edges:
             return func(*args, **kwargs)
         at = 3 if func is torch.autograd.grad else 2  # position of retain_graph; create_graph follows
         retain = kwargs.get("retain_graph", args[at] if len(args) > at else None)
         create = bool(kwargs.get("create_graph", args[at + 1] if len(args) > at + 1 else False))
         call = _ENGINE_CALLS[func]
         if func is torch.Tensor.backward:
-            call = f"{self.names().get(id(args[0]), 'tensor')}.backward"
+            call = f"{self.names().of(args[0]) or 'tensor'}.backward"
         recorded = self.record(
             call, edges, retain_graph=create if retain is None else bool(retain), create_graph=create
         )
@@ -194,11 +191,8 @@ class ProgramTrace(TorchFunctionMode):
         self._remember(_tensors((result,)), recorded.line, in_place=False)
         return result
 
-    def record(
-        self, call: str, edges: list[GradientEdge], *, retain_graph: bool, create_graph: bool, by_lab: bool = False
-    ) -> SeenPass:
-        """Walk the graph below ``edges`` and open a record for an engine run on it."""
-        graph = self.walk([edge.node for edge in edges])
+    def record(self, call: str, graph: Graph, *, retain_graph: bool, create_graph: bool, by_lab: bool = False) -> SeenPass:
+        """Open a record for an engine run on a walked graph."""
         root = graph.nodes[0][0] if graph.nodes else None
         line = None if by_lab else _line(self.file)
         recorded = SeenPass(call, by_lab, line, graph, root, retain_graph, create_graph)
@@ -229,11 +223,11 @@ class ProgramTrace(TorchFunctionMode):
             return None
         return self.book.leaf(tensor) if tensor.grad_fn is None else self.book.see(tensor.grad_fn)
 
-    def run_by_lab(self, edge: GradientEdge, call: str) -> SeenPass:
-        """Run backward from a scalar that the program left without one. The graph is kept."""
-        recorded = self.record(call, [edge], retain_graph=True, create_graph=False, by_lab=True)
+    def run_by_lab(self, edge: GradientEdge, graph: Graph, call: str) -> None:
+        """Run backward from a scalar that the program left without one, on its walked graph, which is kept."""
+        recorded = self.record(call, graph, retain_graph=True, create_graph=False, by_lab=True)
+        recorded.kept_bytes_after = graph.kept_bytes
         self._run(recorded, lambda: torch.autograd.backward((edge,), retain_graph=True))
-        return recorded
 
     def _run(self, recorded: SeenPass, engine: Callable[[], Any]) -> Any:
         trace = BackwardTrace(recorded.graph)
@@ -245,11 +239,9 @@ class ProgramTrace(TorchFunctionMode):
             raise
         finally:
             recorded.steps, recorded.cut = trace.steps, trace.cut
-            recorded.kept_bytes_after = self.book.read_slots(recorded.graph, self.names())
-            recorded.graph.let_go()
 
 
-_DATA = torch.Tensor.data.__get__
+_DATA = torch.Tensor.data.__get__  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _line(file: str) -> int | None:
@@ -264,7 +256,7 @@ def _line(file: str) -> int | None:
 
 def _called_by(file: str) -> bool:
     """Whether the program itself called the operation, not a module or an optimizer of torch on its behalf."""
-    frame = sys._getframe(3)
+    frame = sys._getframe(4)  # past this, _note_cut, _note and __torch_function__
     while frame is not None and frame.f_code.co_filename.endswith(("torch/overrides.py", "torch/_tensor.py")):
         frame = frame.f_back
     return frame is not None and frame.f_code.co_filename == file
@@ -291,19 +283,19 @@ def _cut_reason(func: Any, name: str, target: torch.Tensor | None) -> str:
 
 
 def _tensors(values: Iterable[Any]) -> list[torch.Tensor]:
-    """The tensors among ``values``, two levels of lists deep."""
+    """The tensors among ``values``, two levels of lists deep, without those of a ``torch.func`` transform."""
     found: list[torch.Tensor] = []
     for value in values:
         if isinstance(value, torch.Tensor):
             found.append(value)
         elif isinstance(value, (list, tuple)):
             found.extend(v for v in value if isinstance(v, torch.Tensor))
-    return found
+    return [tensor for tensor in found if not torch_private.is_wrapped(tensor)]
 
 
 def _edges(roots: Any) -> Iterable[GradientEdge]:
     for root in roots if isinstance(roots, (list, tuple)) and not isinstance(roots, GradientEdge) else [roots]:
         if isinstance(root, GradientEdge):
             yield root
-        elif isinstance(root, torch.Tensor) and root.requires_grad:
+        elif isinstance(root, torch.Tensor) and root.requires_grad and not torch_private.is_wrapped(root):
             yield get_gradient_edge(root)

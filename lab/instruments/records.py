@@ -36,6 +36,8 @@ class Saved:
     """Name of the leaf that this saved tensor is."""
     variable: str | None
     """The program's name for this tensor, leaf or not."""
+    view_of: str | None
+    """The program's name for another tensor with the same memory, such as a weight that was saved transposed."""
     freed: bool
     """Backward has let go of it."""
     recomputed: bool

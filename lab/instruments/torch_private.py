@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd.graph import Node
 
 RAW = "_raw_saved_"
@@ -55,6 +56,16 @@ def is_leaf_node(node: Node) -> bool:
     return type(node).__name__ == "AccumulateGrad"
 
 
+def leaf_of(node: Node) -> torch.Tensor:
+    """The tensor into which a leaf node accumulates."""
+    return node.variable  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def memory(node: Node) -> dict[str, Any]:
+    """A dict that lives and dies with the node, for whoever wants to remember something about it."""
+    return node.metadata  # pyright: ignore[reportReturnType]
+
+
 def output_metadata(node: Node) -> list[Any]:
     """Shape, dtype and device of each output of the forward operation."""
     return list(node._input_metadata)
@@ -77,7 +88,7 @@ def storage_key(tensor: torch.Tensor) -> int:
 
 def is_wrapped(tensor: torch.Tensor) -> bool:
     """Whether a ``torch.func`` transform is looking through this tensor."""
-    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return is_functorch_wrapped_tensor(tensor)
 
 
 def has_dispatch_mode() -> bool:
@@ -89,6 +100,8 @@ class CustomFunctions:
     """Context manager that reports the result of every ``Function.apply``, which no TorchFunctionMode sees."""
 
     def __init__(self, report: Callable[[Any], None]) -> None:
+        self.running = 0
+        """How many calls of ``apply`` are under way."""
         self._report = report
         self._original = torch.autograd.Function.__dict__["apply"]
 
@@ -96,7 +109,11 @@ class CustomFunctions:
         original, report = self._original.__func__, self._report
 
         def apply(cls: type, *args: Any, **kwargs: Any) -> Any:
-            result = original(cls, *args, **kwargs)
+            self.running += 1
+            try:
+                result = original(cls, *args, **kwargs)
+            finally:
+                self.running -= 1
             report(result)
             return result
 
@@ -138,10 +155,10 @@ def _versions_count_writes() -> None:
 
 def _metadata_stays_with_the_node() -> None:
     y, node = _sample()
-    node.metadata["lab"] = 7
+    memory(node)["lab"] = 7
     del node
     assert y.grad_fn is not None
-    assert y.grad_fn.metadata["lab"] == 7
+    assert memory(y.grad_fn)["lab"] == 7
     assert tuple(output_metadata(y.grad_fn)[0].shape) == (2,)
 
 

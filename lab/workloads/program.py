@@ -242,10 +242,12 @@ def run_program(source: str, names: dict[str, Any], *, wall_s: float, printed_by
 
 
 def _execute(tree: ast.Module, ran: Ran, wall_s: float) -> None:
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    last = tree.body[-1] if tree.body else None
+    if isinstance(last, ast.Expr):
+        tree.body.pop()
     with _Alarm(wall_s):
         exec(compile(tree, FILE, "exec"), ran.namespace)
-        if last is not None:
+        if isinstance(last, ast.Expr):
             value = eval(compile(ast.Expression(last.value), FILE, "eval"), ran.namespace)
             if value is not None:
                 ran.echo = repr(value)[:4000]

@@ -91,7 +91,7 @@ def _wants_backward(trace: ProgramTrace, graph: Graph, ran: program.Ran) -> bool
 def _run_backward(trace: ProgramTrace, root: GradientEdge, graph: Graph) -> None:
     name = graph.nodes[0][0].variables
     try:
-        trace.run_by_lab(root, f"{name[0] if name else 'result'}.backward")
+        trace.run_by_lab(root, graph, f"{name[0] if name else 'result'}.backward")
     except Exception:  # noqa: BLE001 - its message is kept in the record of the pass
         return
 

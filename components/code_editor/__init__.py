@@ -1,0 +1,71 @@
+"""The program editor: a textarea with a coloured layer behind it, in the page's own DOM.
+
+NOTE How text travels.
+1. The browser holds the text while it is being typed; nothing is sent for a keystroke.
+2. Run (button or Ctrl+Enter) sends one state value ``sent = {"text", "run"}``: the text and a new run number together,
+   so that a run can never see an older text. Leaving the editor sends the text with the old run number.
+3. A text that comes from Python (a preset, a link) reaches the editor with a higher ``revision``; with the same
+   revision the browser's text wins.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import streamlit as st
+from streamlit.components.v2 import component
+
+_HERE = Path(__file__).parent
+_EDITOR = component(
+    "lab_code_editor",
+    html=(_HERE / "editor.html").read_text(),
+    css=(_HERE / "editor.css").read_text(),
+    js=(_HERE / "editor.js").read_text(),
+)
+
+
+class Sent(NamedTuple):
+    """What the editor last sent."""
+
+    text: str
+    run: int
+    """Differs from the one before when Run was pressed."""
+
+
+def last_sent(key: str) -> Sent | None:
+    """What the editor called ``key`` last sent, None when it has sent nothing. Its texts are cleaned."""
+    match st.session_state.get(key):
+        case {"sent": {"text": str(text), "run": int(run)}}:
+            return Sent(clean(text), run)
+    return None
+
+
+def code_editor(
+    text: str,
+    *,
+    key: str,
+    revision: int,
+    label: str,
+    error_line: int | None = None,
+    error_text: str = "",
+    run_name: str = "Run",
+) -> None:
+    """Draw the editor; read it with ``last_sent`` at the start of the next run. ``error_line`` counts from 1."""
+    _EDITOR(
+        key=key,
+        data={
+            "text": text,
+            "revision": revision,
+            "label": label,
+            "errorLine": error_line,
+            "errorText": error_text,
+            "runName": run_name,
+        },
+        on_sent_change=lambda: None,
+    )
+
+
+def clean(text: str) -> str:
+    """Line ends as ``\\n``; lone surrogates, which are no text, as U+FFFD."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "replace").decode().replace("\0", "\ufffd")

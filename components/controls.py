@@ -1,0 +1,75 @@
+"""One widget a knob, chosen by its kind, choices and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from components.page_state import PageState
+from lab.contract import Knob
+
+IN_SIGHT = 5
+"""Knobs that are always visible; the rest is one click away."""
+SLIDER_STEPS = 200
+"""Above this many positions a slider cannot be set exactly by hand."""
+
+
+def controls(state: PageState, in_sight: Sequence[str] = ()) -> None:
+    """Draw every knob but the program. ``in_sight``: which to show first, by name; default: in order."""
+    names = [name for name, k in state.knobs.items() if not k.program]
+    first = [*in_sight, *(n for n in names if n not in in_sight)][: len(in_sight) or IN_SIGHT]
+    with st.container(horizontal=True, vertical_alignment="bottom", key=state.key("in-sight")):
+        for name in first:
+            _draw(state, state.knobs[name])
+    rest = [name for name in names if name not in first]
+    if rest:
+        with st.expander(f"{len(rest)} more setting{'s' if len(rest) > 1 else ''}"):
+            for name in rest:
+                _draw(state, state.knobs[name])
+
+
+def _draw(state: PageState, k: Knob) -> None:
+    key = state.key(k.name)
+    if key not in st.session_state:
+        st.session_state[key] = state.values[k.name]
+    widget(k, key)
+
+
+def widget(k: Knob, key: str) -> Any:
+    """Draw the widget of ``k``; its value is in the session under ``key``."""
+    label, meaning = k.label, k.meaning or None
+    if k.choices and not k.optional and len(k.choices) <= 4:
+        return st.segmented_control(label, k.choices, required=True, key=key, help=meaning)
+    if k.choices:
+        options = (None, *k.choices) if k.optional else k.choices
+        return st.selectbox(label, options, format_func=_choice, key=key, help=meaning)
+    if k.kind is bool:
+        return st.toggle(label, key=key, help=meaning)
+    if k.kind is str:
+        return st.text_input(label, key=key, help=meaning)
+    return _number(k, key)
+
+
+def _number(k: Knob, key: str) -> Any:
+    low, high = (bound if bound is None else k.kind(bound) for bound in (k.low, k.high))
+    step = k.kind(k.step) if k.step else (1 if k.kind is int else None)
+    if step and low is not None and high is not None and not k.optional and (high - low) / step <= SLIDER_STEPS:
+        return st.slider(k.label, low, high, step=step, key=key, help=k.meaning or None)
+    return st.number_input(
+        k.label,
+        low,
+        high,
+        value=None if k.optional else "min",
+        step=step,
+        format="%g" if k.kind is float else "%d",
+        placeholder="none" if k.optional else None,
+        key=key,
+        help=k.meaning or None,
+        width=200,
+    )
+
+
+def _choice(value: str | None) -> str:
+    return "none" if value is None else value

@@ -1,0 +1,227 @@
+"""The frame of every experiment page: controls, run, what to notice, take it away, footer. A page fills in the figure.
+
+page = ...
+with experiment_page(gradient_flow, prefix="gf", question=..., about=...) as page:
+    for side in page.sides():
+        st.altair_chart(depth_chart(side.result))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import streamlit as st
+from lab.execution.executor import Job
+from streamlit.delta_generator import DeltaGenerator
+
+from components.code_editor import code_editor
+from components.compare import differences, pin_button, pinned
+from components.controls import controls
+from components.execution import executor
+from components.findings import end_of_run, fault_card, findings
+from components.page_bar import page_bar, presenting
+from components.page_state import PageState
+from components.predict import answer, ask, covered, predict_toggle
+from components.running import Outcome, measure, run_button, status
+from components.share_link import lesson_of
+from components.take_away import device_name, footer, interview_desk, show_the_code
+from lab.contract import Fault, Lesson
+from lab.wire import encode
+
+_HERE = Path(__file__).parent
+_FRAME, _PRESENTER = ((_HERE / f"{name}.css").read_text() for name in ("frame", "presenter"))
+Headline = Callable[[Any], Mapping[str, float]]
+"""Result -> the numbers by which two runs are compared, units in their names."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One result to draw."""
+
+    job: Job
+    key: str
+    """Prefix for the keys of what is drawn."""
+
+    @property
+    def result(self) -> Any:
+        return self.job.result
+
+    @property
+    def params(self) -> Any:
+        return self.job.params
+
+    @property
+    def wire(self) -> dict[str, Any]:
+        """The result as it may go to the browser: a NaN in component data would end the component."""
+        return _wire(self.job.id, self.job.result)
+
+
+@dataclass(frozen=True)
+class ExperimentPage:
+    """What a page script sees of its frame."""
+
+    state: PageState
+    side: Side | None
+    """What the controls stand for. None while there is no result or a prediction covers it."""
+    pinned: Side | None
+    aside: DeltaGenerator
+    """Below the controls, for what belongs to the run rather than to the figure: printed output."""
+    presenting: bool
+
+    def sides(self) -> Iterator[Side]:
+        """What to draw: nothing, one result, or the pinned one and the present one side by side."""
+        if self.side is None:
+            return
+        if self.pinned is None:
+            yield self.side
+            return
+        for name, side, column in zip("AB", (self.pinned, self.side), st.columns(2), strict=True):
+            with column:
+                st.markdown(f"**{name}**")
+                yield side
+
+
+@contextmanager
+def experiment_page(
+    experiment: ModuleType,
+    *,
+    prefix: str,
+    question: str,
+    about: str,
+    live: bool = True,
+    in_sight: Sequence[str] = (),
+    headline: Headline = lambda result: {},
+    keys: Mapping[str, str] | None = None,
+    dtype: str = "",
+    cost: str = "",
+    blind: str = "",
+) -> Iterator[ExperimentPage]:
+    """Draw the page around the figure; the block under ``with`` draws the figure and its details.
+
+    ``about``: one sentence, ``{device}`` stands for the device's name. ``live``: follow the controls without Run, for
+    experiments under a second. ``keys``: what the figure listens for, for the help. ``cost``, ``blind``: sentences for
+    the footer, what the instrument costs and what it cannot see.
+    """
+    state = PageState(experiment, prefix)
+    state.read()
+    _style(state)
+    bar = _head(state, question)
+    outcome = measure(state, live=live)
+    link = state.write_address()
+    lesson = lesson_of(state.values, state.lessons)
+    with bar:
+        page_bar(state.key("bar"), link_left_out=link.left_out, keys=keys or {})
+    _about(state, about, outcome)
+    with st.container(key=state.key("body")):
+        left, right = st.columns([5, 8], gap="medium")
+    hidden = covered(state, lesson)
+    with left:
+        _controls(state, outcome, lesson, in_sight)
+        aside = _aside(state, outcome, lesson, hidden)
+    with right:
+        status(state, outcome)
+        if hidden and lesson:
+            ask(state, lesson)
+        with st.container(key=state.key("figure")):
+            page = _page(state, outcome, aside, hidden)
+            if page.side and page.pinned:
+                differences(state, page.pinned.job, page.side.job, headline)
+            yield page
+    show_the_code(state, outcome.shown)
+    interview_desk(state, lesson, state.lessons)
+    footer(outcome.shown, dtype=dtype, cost=cost, blind=blind)
+
+
+def _page(state: PageState, outcome: Outcome, aside: DeltaGenerator, hidden: bool) -> ExperimentPage:
+    side = Side(outcome.shown, state.key("b")) if outcome.shown and not hidden else None
+    held = pinned(state)
+    return ExperimentPage(state, side, Side(held, state.key("a")) if held else None, aside, presenting())
+
+
+def _head(state: PageState, question: str) -> DeltaGenerator:
+    """The title; returns the place for the page-wide controls beside it."""
+    with st.container(key=state.key("head"), horizontal=True, vertical_alignment="center"):
+        st.title(question, anchor=False)
+        return st.container(key=state.key("tools"), width=330)
+
+
+def _about(state: PageState, about: str, outcome: Outcome) -> None:
+    device = getattr(outcome.params, "device", "cpu")
+    with st.container(key=state.key("about")):
+        st.caption(about.format(device=device_name(executor().host(), device)))
+
+
+def _controls(state: PageState, outcome: Outcome, lesson: Lesson | None, in_sight: Sequence[str]) -> None:
+    with st.container(key=state.key("controls")):
+        for problem in state.get("problems", ()):
+            st.warning(problem, icon=":material/link_off:")
+        _presets(state, lesson)
+        if state.program:
+            fault = _fault(outcome)
+            code_editor(
+                state.values[state.program.name],
+                key=state.key("editor"),
+                revision=state.get("revision", 0),
+                label="Program",
+                error_line=fault.line if fault else None,
+            )
+        else:
+            run_button(state)
+        controls(state, in_sight)
+        with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+            if state.lessons:
+                predict_toggle(state)
+            pin_button(state, outcome)
+
+
+def _presets(state: PageState, lesson: Lesson | None) -> None:
+    if not state.lessons:
+        return
+    key, titles = state.key("preset"), {item.title: item for item in state.lessons}
+    st.session_state[key] = lesson.title if lesson else None
+    st.selectbox(
+        "Preset",
+        list(titles),
+        index=None,
+        key=key,
+        placeholder="Your own program" if state.program else "Your own settings",
+        label_visibility="collapsed",
+        on_change=lambda: state.choose(titles[st.session_state[key]]) if st.session_state[key] else None,
+    )
+
+
+def _aside(state: PageState, outcome: Outcome, lesson: Lesson | None, hidden: bool) -> DeltaGenerator:
+    """Faults, the page's own texts about the run, the answer to a prediction, the findings."""
+    if outcome.problem:
+        st.warning(outcome.problem)
+    job, fault = outcome.job, _fault(outcome)
+    if job and job.over and job.state != "done":
+        end_of_run(job.state, job.fault, state.key("end"))
+    elif fault:
+        fault_card(fault, "Your program stopped", state.key("end"))
+    aside = st.container(key=state.key("aside"))
+    if outcome.shown and not hidden:
+        answer(state, lesson, outcome.shown.result)
+        findings(state, outcome.shown.findings)
+    return aside
+
+
+def _fault(outcome: Outcome) -> Fault | None:
+    """Of the latest run, else of the program behind what is shown."""
+    if outcome.job and outcome.job.over and outcome.job.state != "done":
+        return outcome.job.fault
+    return getattr(outcome.shown.result, "fault", None) if outcome.shown else None
+
+
+def _style(state: PageState) -> None:
+    st.html(f"<style>{_FRAME}{_PRESENTER if presenting() else ''}</style>")
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def _wire(job_id: str, _result: Any) -> dict[str, Any]:
+    return encode(_result)

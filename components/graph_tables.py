@@ -1,0 +1,127 @@
+"""The tables behind the autograd picture: wire form of a result -> rows with the help of each column."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from lab.quantities import bytes_text
+
+ROWS = 5_000
+"""More are not sent to the browser."""
+CELL_CHARACTERS = 400
+
+STEPS = {
+    "step": "Position in the order in which the engine ran the nodes.",
+    "pass": "Which backward call, in order.",
+    "node": "Class of the node.",
+    "line": "Line of the program.",
+    "incoming": "Gradient that arrived, summed over all paths.",
+    "handed on": "Gradient handed to each parent, in the order of the inputs.",
+    "grad before": "For a leaf: .grad before the incoming gradient was added.",
+    "grad after": "For a leaf: .grad afterwards.",
+}
+SAVED = {
+    "node": "The node that keeps it for its backward.",
+    "line": "Line of the program.",
+    "slot": "Name in the derivative formula.",
+    "shape": "Empty for a checkpoint: recomputed when backward asks for it.",
+    "dtype": "",
+    "storage": "Equal numbers are one piece of memory.",
+    "bytes": "Size of the whole storage that it keeps alive.",
+    "size": "The same with a unit.",
+    "saved version": "Version counter when it was saved.",
+    "current version": "Version counter now. Larger means written in place since.",
+    "leaf": "Name of the leaf that it is.",
+    "freed": "Backward has let go of it.",
+}
+LEAVES = {"name": "", "shape": "", "grad": ".grad at the end. Empty: None."}
+VARIABLES = {"name": "Variable of the program.", "value": "Its value at the end."}
+
+
+def steps_table(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row a step of every backward pass, in engine order."""
+    nodes = {n["id"]: n for n in result["nodes"]} | {n["id"]: n for p in result["passes"] for n in p["nodes"]}
+    return [
+        {
+            "step": number,
+            "pass": turn,
+            "node": nodes[step["node"]]["name"] if step["node"] in nodes else f"node {step['node']}",
+            "line": nodes[step["node"]]["line"] if step["node"] in nodes else None,
+            "incoming": plain_text(step["incoming"]),
+            "handed on": ", ".join(plain_text(value) for value in step["given"]),
+            "grad before": plain_text(step["before"]) if step["after"] is not None else "",
+            "grad after": plain_text(step["after"]) if step["after"] is not None else "",
+        }
+        for turn, steps in enumerate(result["backward"], 1)
+        for number, step in enumerate(steps, 1)
+    ]
+
+
+def saved_table(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row a saved tensor."""
+    return [
+        {
+            "node": node["name"],
+            "line": node["line"],
+            "slot": saved["slot"],
+            "shape": "" if saved["shape"] is None else str(saved["shape"]),
+            "dtype": saved["dtype"],
+            "storage": saved["storage"],
+            "bytes": saved["bytes"],
+            "size": "" if saved["bytes"] is None else bytes_text(saved["bytes"]).partition(" (")[0],
+            "saved version": saved["saved_version"],
+            "current version": saved["current_version"],
+            "leaf": saved["leaf"] or "",
+            "freed": saved["freed"],
+        }
+        for node in result["nodes"]
+        for saved in node["saved"]
+    ]
+
+
+def leaves_table(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row a leaf of the graph."""
+    return [
+        {"name": leaf["name"], "shape": str(leaf["shape"]), "grad": plain_text(leaf["grad"])}
+        for leaf in result["leaves"]
+    ]
+
+
+def variables_table(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row a variable of the program."""
+    return [{"name": name, "value": plain_text(value)} for name, value in result["variables"].items()]
+
+
+def plain_text(value: Any) -> str:
+    """Plain data in one cell: numbers short, a missing gradient by its name."""
+    text = "None" if value is None else value if isinstance(value, str) else json.dumps(_rounded(value))
+    return text if len(text) <= CELL_CHARACTERS else text[:CELL_CHARACTERS] + " …"
+
+
+def draw_table(rows: list[dict[str, Any]], helps: Mapping[str, str], *, key: str, empty: str) -> None:
+    """A sortable, searchable table with a CSV download, or the sentence ``empty``."""
+    if not rows:
+        st.text(empty)
+        return
+    columns = {
+        name: st.column_config.Column(help=text or None) for name, text in helps.items()
+    }
+    st.dataframe(pd.DataFrame(rows[:ROWS], columns=list(helps)), hide_index=True, column_config=columns, key=key)
+    if len(rows) > ROWS:
+        st.caption(f"The first {ROWS:,} of {len(rows):,} rows.")
+
+
+def _rounded(value: Any) -> Any:
+    match value:
+        case float():
+            return float(f"{value:.6g}")
+        case list():
+            return [_rounded(item) for item in value]
+        case dict():
+            return {key: _rounded(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,43 @@
+"""The row of page-wide controls: present, copy the link, keys. Also listens for their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import streamlit as st
+from streamlit.components.v2 import component
+
+_HERE = Path(__file__).parent
+_BAR = component(
+    "lab_page_bar",
+    html=(_HERE / "bar.html").read_text(),
+    css=(_HERE / "bar.css").read_text(),
+    js=(_HERE / "bar.js").read_text(),
+)
+KEYS = {"p": "presenter mode on or off", "?": "this list", "Ctrl+Enter": "run the program (in the editor)"}
+
+
+PRESENTING = "presenting"
+"""Session entry: presenter mode is on, on every page."""
+
+
+def page_bar(key: str, *, link_left_out: str, keys: Mapping[str, str]) -> None:
+    """``keys``: what the page's figure listens for. ``link_left_out``: why the link does not hold the whole state."""
+    _BAR(
+        key=key,
+        data={
+            "presenting": presenting(),
+            "leftOut": link_left_out,
+            "keys": [*KEYS.items(), *keys.items()],
+        },
+        on_present_change=lambda: _take_over(key),
+    )
+
+
+def presenting() -> bool:
+    return bool(st.session_state.get(PRESENTING))
+
+
+def _take_over(key: str) -> None:
+    st.session_state[PRESENTING] = bool(st.session_state[key].get("present"))

@@ -1,0 +1,65 @@
+const EDITABLE = "input, textarea, select, [contenteditable=true]"
+
+// The address follows the controls a moment later: wait until the running script, if any, has ended.
+async function settledAddress() {
+  const pause = ms => new Promise(done => setTimeout(done, ms))
+  await pause(150)
+  const app = document.querySelector("[data-testid=stApp]")
+  for (let i = 0; i < 20 && app?.dataset.testScriptState === "running"; i++) await pause(100)
+  return window.location.href
+}
+
+// navigator.clipboard exists only on https and localhost; elsewhere the selected field is copied the old way.
+async function copy(text, field) {
+  if (navigator.clipboard) {
+    try {
+      await navigator.clipboard.writeText(text)
+      return true
+    } catch (refused) {
+      console.info("clipboard refused", refused.name)
+    }
+  }
+  field.hidden = false
+  field.value = text
+  field.select()
+  return document.execCommand("copy")
+}
+
+export default function ({ data, parentElement, setStateValue }) {
+  const find = selector => parentElement.querySelector(selector)
+  const [present, link, help, field, said, dialog, list] =
+    [".present", ".copy", ".help", ".link", ".said", "dialog", "dl"].map(find)
+  const memory = (parentElement.labBar ??= {})
+  const toggle = () => setStateValue("present", !data.presenting)
+
+  present.querySelector("span").textContent = data.presenting ? "Leave presenter mode" : "Present"
+  present.setAttribute("aria-pressed", String(data.presenting))
+  present.onclick = toggle
+  link.onclick = async () => {
+    const address = await settledAddress()
+    const copied = await copy(address, field)
+    said.textContent = data.leftOut || (copied ? "Link copied." : "Copy the selected link.")
+    if (copied && !field.hidden) field.hidden = true
+  }
+  list.replaceChildren(...data.keys.flatMap(([key, meaning]) => {
+    const [term, cap, text] = ["dt", "kbd", "dd"].map(tag => document.createElement(tag))
+    cap.textContent = key
+    term.append(cap)
+    text.textContent = meaning
+    return [term, text]
+  }))
+  help.onclick = () => dialog.showModal()
+  find(".close").onclick = () => dialog.close()
+
+  memory.keys && document.removeEventListener("keydown", memory.keys)
+  memory.keys = event => {
+    const target = event.composedPath()[0]
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || target.matches?.(EDITABLE)) return
+    if (event.key === "p") toggle()
+    else if (event.key === "?") dialog.open ? dialog.close() : dialog.showModal()
+    else return
+    event.preventDefault()
+  }
+  document.addEventListener("keydown", memory.keys)
+  return () => document.removeEventListener("keydown", memory.keys)
+}

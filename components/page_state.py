@@ -1,0 +1,125 @@
+"""What one page remembers during a visit, and how it agrees with the address.
+
+NOTE Where the state of a page lives.
+1. Plain values only, in the session under ``<prefix>:<name>``; widgets have keys ``<prefix>-<knob>``.
+2. ``values`` (one plain value a knob) is the state. A script run first reads what changed into it, then draws.
+3. The address is written from ``values``. An address that we did not write (a link was opened, the visitor went back)
+   is checked against the knobs and replaces ``values``.
+4. Streamlit forgets the widgets of a page that is left, and its address. Coming back without an address brings back
+   ``values`` as they were.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from types import ModuleType
+from typing import Any
+
+import streamlit as st
+
+from components.code_editor import last_sent
+from components.page_bar import PRESENTING, presenting
+from components.share_link import Link, is_own_program, link_of, opened
+from lab.contract import Knob, Lesson, ParamsError, knobs, program_knob
+
+PRESENT = "present"
+"""Query parameter of presenter mode, for all pages alike."""
+
+
+class PageState:
+    """The state of one experiment's page. Cheap to make: everything is in the session."""
+
+    def __init__(self, experiment: ModuleType, prefix: str) -> None:
+        self.experiment = experiment
+        self.prefix = prefix
+        self.params_type: type = experiment.Params
+        self.lessons: tuple[Lesson, ...] = experiment.lessons
+        self.knobs: dict[str, Knob] = knobs(self.params_type)
+        self.program = program_knob(self.params_type)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return st.session_state.get(f"{self.prefix}:{name}", default)
+
+    def set(self, name: str, value: Any) -> None:
+        st.session_state[f"{self.prefix}:{name}"] = value
+
+    def key(self, name: str) -> str:
+        """Widget key, and query parameter of a knob."""
+        return f"{self.prefix}-{name}"
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return dict(self.get("values"))
+
+    def replace(self, values: dict[str, Any]) -> None:
+        """Set all knobs from Python; their widgets and the editor follow. Before they are drawn, or in a callback."""
+        self.set("values", values)
+        self.set("revision", self.get("revision", 0) + 1)
+        for name in self.knobs:
+            if name != (self.program and self.program.name):
+                st.session_state[self.key(name)] = values[name]
+
+    def choose(self, lesson: Lesson) -> None:
+        """Take a preset and run it: its program is our own."""
+        self.replace(asdict(lesson.params))
+        self.set("problems", ())
+        self.set("waiting", False)
+        self.set("run", "preset")
+
+    def read(self) -> None:
+        """Take over what happened since the last script run: in the address, the widgets, the editor."""
+        self._read_address()
+        fresh = {n: st.session_state[self.key(n)] for n in self.knobs if self.key(n) in st.session_state}
+        self.set("values", self.values | fresh)
+        self._read_editor()
+
+    def _read_address(self) -> None:
+        entering = self.key("bar") not in st.session_state
+        mine = self._mine()
+        if self.get("values") is not None and (mine == self.get("query") or (entering and not mine)):
+            return
+        st.session_state[PRESENTING] = st.query_params.get(PRESENT) == "1"
+        found = opened(mine, self.params_type, self.lessons, self.prefix)
+        self.replace(found.values)
+        self.set("problems", found.problems)
+        typed = self.program and not is_own_program(found.values[self.program.name], self.params_type, self.lessons)
+        self.set("waiting", bool(typed))
+        self.set("run", None if typed else "link")
+
+    def _read_editor(self) -> None:
+        sent = last_sent(self.key("editor"))
+        if not self.program or sent is None or list(sent) == self.get("sent"):
+            return
+        if sent.run != (self.get("sent") or ["", 0])[1]:
+            self.press_run()
+        self.set("sent", list(sent))
+        self.set("values", self.values | {self.program.name: sent.text})
+
+    def press_run(self) -> None:
+        self.set("waiting", False)
+        self.set("run", "pressed")
+
+    def write_address(self) -> Link:
+        """Bring the address in line with ``values``."""
+        link = link_of(self.values, self.params_type, self.lessons, self.prefix)
+        present = {PRESENT: "1"} if presenting() else {}
+        others = {k: v for k, v in st.query_params.items() if k != PRESENT and not k.startswith(f"{self.prefix}-")}
+        wanted = others | link.query | present
+        if st.query_params.to_dict() != wanted:
+            st.query_params.from_dict(wanted)
+        self.set("query", link.query | present)
+        return link
+
+    def params(self) -> Any:
+        """The ``Params`` that the controls stand for. Raises ParamsError."""
+        return self.params_type(**self.values)
+
+    def params_or_problem(self) -> tuple[Any | None, str]:
+        """``params()``, or None and the sentence that says what is wrong with the controls."""
+        try:
+            return self.params(), ""
+        except ParamsError as error:
+            return None, f"{str(error)[:1].upper()}{str(error)[1:]}."
+
+    def _mine(self) -> dict[str, str]:
+        return {k: v for k, v in st.query_params.items() if k == PRESENT or k.startswith(f"{self.prefix}-")}

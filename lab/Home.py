@@ -1,0 +1,29 @@
+"""Entry: ``streamlit run lab/Home.py``. Puts the repository on the path, then routes."""
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# Streamlit puts lab/ on the path, where our modules could shadow the standard library's.
+sys.path[:] = [str(ROOT), *(p for p in sys.path if p not in (str(ROOT), str(ROOT / "lab")))]
+os.environ.setdefault("PYTHONPATH", str(ROOT))  # workers are started with it
+
+import streamlit as st
+
+st.set_page_config(page_title="PyTorch Internals Lab", page_icon=str(ROOT / "components/icon.png"), layout="wide")
+pages = {
+    "": [
+        st.Page(ROOT / "pages/home.py", title="Start", url_path="home", icon=":material/home:", default=True),
+    ],
+    "Autograd": [
+        st.Page(
+            ROOT / "pages/autograd_graph.py",
+            title="Autograd graph",
+            url_path="autograd_graph",
+            icon=":material/account_tree:",
+            help="Type PyTorch, see the graph that autograd recorded and the backward pass step by step.",
+        ),
+    ],
+}
+st.navigation(pages).run()

@@ -1,0 +1,54 @@
+"""The autograd graph of a program that the visitor types."""
+
+import streamlit as st
+
+from components import graph_tables as tables
+from components.experiment import experiment_page
+from components.graph_view import KEYS, graph_view
+from components.program_output import program_output
+from lab.experiments import autograd_graph
+
+with experiment_page(
+    autograd_graph,
+    prefix="ag",
+    question="What did autograd record?",
+    about="Your program runs once on {device}. This is the graph that PyTorch built while it ran, and the backward "
+    "pass in the order in which the engine walked it.",
+    in_sight=("seed", "device"),
+    headline=lambda result: {
+        "nodes": len(result.nodes),
+        "saved tensors": sum(len(node.saved) for node in result.nodes),
+        "kept_bytes": result.kept_bytes,
+        "after backward_bytes": result.kept_bytes_after,
+        "backward steps": sum(len(steps) for steps in result.backward),
+    },
+    keys=KEYS,
+    cost="Hooks and the trace of operations are part of the run's time. Saved tensors are read without unpacking them.",
+    blind="Not seen: work inside C++ that records no node, and operations under no_grad.",
+) as page:
+    for side in page.sides():
+        graph_view(side.wire, program=side.params.code, key=f"{side.key}-graph", height=640, presenter=page.presenting)
+    if page.side:
+        result, key = page.side.wire, page.side.key
+        with page.aside:
+            program_output(result["printed"], result["warned"])
+        steps, saved, leaves, variables = st.tabs(["Backward order", "Saved tensors", "Leaves", "Variables"])
+        with steps:
+            tables.draw_table(
+                tables.steps_table(result), tables.STEPS, key=f"{key}-steps", empty="No backward pass ran."
+            )
+        with saved:
+            tables.draw_table(
+                tables.saved_table(result), tables.SAVED, key=f"{key}-saved", empty="No node keeps a tensor."
+            )
+        with leaves:
+            tables.draw_table(
+                tables.leaves_table(result), tables.LEAVES, key=f"{key}-leaves", empty="The graph has no leaf."
+            )
+        with variables:
+            tables.draw_table(
+                tables.variables_table(result),
+                tables.VARIABLES,
+                key=f"{key}-vars",
+                empty="The program set no variable.",
+            )

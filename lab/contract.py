@@ -92,7 +92,7 @@ class Knob:
             size = len(value.encode(errors="surrogatepass"))
             if not self.choices and size > self.max_bytes:
                 raise ParamsError(f"{self.name} has {size:,} bytes; the limit is {self.max_bytes:,}")
-        elif self.kind is not bool:
+        elif isinstance(value, (int, float)) and self.kind is not bool:
             self._check_span(value)
 
     def _check_span(self, value: float) -> None:

@@ -138,12 +138,11 @@ class GraphBook:
 
     def see(self, node: TorchNode) -> Seen:
         """The record of ``node``, made now if there is none."""
-        seen = node.metadata.get(KEY)
-        if seen is None:
-            seen = node.metadata[KEY] = (
-                self.leaf(node.variable) if torch_private.is_leaf_node(node) else self._function(node)
-            )
-        return seen
+        memory = torch_private.memory(node)
+        if KEY not in memory:
+            is_leaf = torch_private.is_leaf_node(node)
+            memory[KEY] = self.leaf(torch_private.leaf_of(node)) if is_leaf else self._function(node)
+        return memory[KEY]
 
     def leaf(self, tensor: torch.Tensor) -> Seen:
         """The record of a leaf tensor."""

@@ -75,6 +75,8 @@ class ProgramTrace(TorchFunctionMode):
         self.cuts: list[SeenCut] = []
         self.last: GradientEdge | None = None
         """Edge of the last differentiable result. The tensor itself is not held."""
+        self.broken: Exception | None = None
+        """First fault of the instrument itself. The program went on; what was recorded is incomplete."""
         self.file, self.scope = file, scope
         self._modules = ModulePath()
         self._custom = torch_private.CustomFunctions(self._applied)
@@ -98,7 +100,10 @@ class ProgramTrace(TorchFunctionMode):
         result = func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         if name != "__get__" or func is _DATA:
-            self._note(func, name, args, kwargs, result)
+            try:
+                self._note(func, name, args, kwargs, result)
+            except Exception as error:  # noqa: BLE001 - a fault of this instrument must not look like one of the program
+                self.broken = self.broken or error
         return result
 
     def names(self) -> Names:
@@ -184,14 +189,21 @@ class ProgramTrace(TorchFunctionMode):
         call = _ENGINE_CALLS[func]
         if func is torch.Tensor.backward:
             call = f"{self.names().of(args[0]) or 'tensor'}.backward"
+        graph = self.walk([edge.node for edge in edges])
         recorded = self.record(
-            call, edges, retain_graph=create if retain is None else bool(retain), create_graph=create
+            call, graph, retain_graph=create if retain is None else bool(retain), create_graph=create
         )
-        result = self._run(recorded, lambda: func(*args, **kwargs))
+        try:
+            result = self._run(recorded, lambda: func(*args, **kwargs))
+        finally:
+            recorded.kept_bytes_after = self.book.read_slots(graph, self.names())
+            graph.let_go()
         self._remember(_tensors((result,)), recorded.line, in_place=False)
         return result
 
-    def record(self, call: str, graph: Graph, *, retain_graph: bool, create_graph: bool, by_lab: bool = False) -> SeenPass:
+    def record(
+        self, call: str, graph: Graph, *, retain_graph: bool, create_graph: bool, by_lab: bool = False
+    ) -> SeenPass:
         """Open a record for an engine run on a walked graph."""
         root = graph.nodes[0][0] if graph.nodes else None
         line = None if by_lab else _line(self.file)

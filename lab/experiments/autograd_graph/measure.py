@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 
@@ -31,8 +32,14 @@ def run(params: Params, report: Report) -> Result:
                 params.code, names, wall_s=0.7 * limits.wall_s, printed_bytes=limits.printed_bytes
             )
         seconds = time.perf_counter() - started
+        if trace.broken:
+            raise RuntimeError("the graph could not be recorded") from trace.broken
         report(0.5, "reading the graph")
-        return _read(params, trace, ran, seconds)
+        gc.disable()  # tens of thousands of records, none of them garbage
+        try:
+            return _read(params, trace, ran, seconds)
+        finally:
+            gc.enable()
 
 
 def _read(params: Params, trace: ProgramTrace, ran: program.Ran, seconds: float) -> Result:

@@ -190,7 +190,7 @@ class GraphBook:
 
     def walk(self, roots: Iterable[TorchNode]) -> Graph:
         """Every node reachable from ``roots``, once, without recursion."""
-        graph, known, todo = Graph([], [], 0), set(), list(roots)
+        graph, known, todo = Graph([], [], 0), set(), list(roots)[::-1]
         while todo:
             node = todo.pop()
             seen = self.see(node)

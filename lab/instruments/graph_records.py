@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lab.instruments.backward_trace import SeenStep
+from lab.instruments.engine_calls import SeenPass
 from lab.instruments.graph_book import Graph, Seen, Slot
 from lab.instruments.preview import dtype_name, quiet_grad, tensor_value
-from lab.instruments.program_trace import ProgramTrace, SeenPass
+from lab.instruments.program_trace import ProgramTrace
 from lab.instruments.records import Cut, Edge, Leaf, Named, Node, Pass, Saved, Step
 
 _LEAF_ELEMENTS = 4096
@@ -84,7 +85,7 @@ class Numbering:
             kept_bytes_after=seen.kept_bytes_after,
             nodes=tuple(self.node(node) for node in extra),
             edges=self.edges(seen.graph, extra_only=True),
-            steps_cut=seen.cut,
+            steps_cut=seen.steps_cut,
             error=seen.error,
         )
 
@@ -124,7 +125,7 @@ def named_records(trace: ProgramTrace, numbering: Numbering, most: int = 500) ->
     """Tensors that the program has a name for, each once under its first name."""
     found: dict[int, Named] = {}
     for name, tensor in trace.named():
-        if id(tensor) in found or len(found) >= most or not trace.is_plain(tensor):
+        if id(tensor) in found or len(found) >= most:
             continue
         seen = trace.seen(tensor)
         found[id(tensor)] = Named(
@@ -146,8 +147,8 @@ def cut_records(trace: ProgramTrace) -> tuple[Cut, ...]:
     """Places where a result lost its graph."""
     names = trace.names()
     return tuple(
-        Cut(c.operation, c.reason, c.line, c.source_name or names.of_id(c.source), names.of_id(c.target))  # pyright: ignore[reportArgumentType]
-        for c in trace.cuts
+        Cut(cut.operation, cut.reason, cut.line, cut.source_name, names.of_id(cut.target))
+        for cut in trace.cuts.kept.values()
     )
 
 

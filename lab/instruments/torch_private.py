@@ -15,6 +15,8 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd.graph import Node
 
 RAW = "_raw_saved_"
+GET_DATA: Any = torch.Tensor.data.__get__  # pyright: ignore[reportAttributeAccessIssue]
+"""What a TorchFunctionMode sees for ``tensor.data``."""
 
 
 def saved_slots(node: Node) -> Iterator[tuple[str, Any]]:

@@ -51,7 +51,7 @@ def _read(params: Params, trace: ProgramTrace, ran: program.Ran, seconds: float)
         _run_backward(trace, root, graph)
     numbering = Numbering(graph)
     nodes = numbering.nodes()
-    passes, backward = pass_records(numbering, trace.passes)
+    passes, backward = pass_records(numbering, trace.passes.kept)
     of_root = [p.kept_bytes for p in passes if p.root is not None and nodes and p.root == numbering.root_id()]
     return Result(
         root=_root_name(ran, graph),
@@ -62,7 +62,7 @@ def _read(params: Params, trace: ProgramTrace, ran: program.Ran, seconds: float)
         leaves=numbering.leaves(),
         backward=backward,
         passes=passes,
-        passes_cut=trace.passes_cut,
+        passes_cut=trace.passes.cut,
         kept_bytes=max([kept_bytes_after, *of_root]),
         kept_bytes_after=kept_bytes_after,
         printed=ran.printed,
@@ -80,7 +80,7 @@ def _read(params: Params, trace: ProgramTrace, ran: program.Ran, seconds: float)
 def _choose_root(trace: ProgramTrace, ran: program.Ran) -> tuple[GradientEdge | None, str]:
     """The edge to start from, and why ``loss`` is not it or why there is none."""
     loss = ran.namespace.get("loss")
-    if isinstance(loss, torch.Tensor) and trace.is_plain(loss):
+    if isinstance(loss, torch.Tensor):
         if loss.requires_grad:
             return get_gradient_edge(loss), ""
         return trace.last, _no_graph(trace, ran, "loss has no graph")
@@ -91,7 +91,7 @@ def _wants_backward(trace: ProgramTrace, graph: Graph, ran: program.Ran) -> bool
     """Whether the program left a scalar on which nothing was differentiated."""
     here = {seen.serial for seen, _ in graph.nodes}
     root = graph.nodes[0][0]
-    touched = any(step.seen.serial in here for p in trace.passes for step in p.steps)
+    touched = any(step.seen.serial in here for p in trace.passes.kept for step in p.steps)
     return ran.ended is None and not touched and math.prod(root.shape or ()) == 1 and root.outputs == 1
 
 
@@ -122,10 +122,10 @@ _REASONS = {
 
 def _no_graph(trace: ProgramTrace, ran: program.Ran, what: str) -> str:
     """Why there is no graph, from what was seen."""
-    if trace.cuts:
-        cut = trace.cuts[-1]
+    if trace.cuts.kept:
+        cut = list(trace.cuts.kept.values())[-1]
         return f"{what}: {_REASONS[cut.reason].format(op=cut.operation, line=cut.line)}."
-    if any(tensor.requires_grad for _, tensor in trace.named() if trace.is_plain(tensor)):
+    if any(tensor.requires_grad for _, tensor in trace.named()):
         return f"{what}: no differentiable operation used a tensor that requires gradients."
     if ran.ended:
         return f"{what}: the program ended before an operation on a tensor that requires gradients."

@@ -1,0 +1,167 @@
+"""One run of one experiment in this process, wire form in and wire form out.
+
+``perform`` serves the worker, the sealed child and the tests; ``answer`` is the same with every ending as data;
+``read_answer`` is the other end, which trusts none of it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import traceback
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Literal, get_type_hints
+
+from lab import wire
+from lab.contract import Cancelled, Fault, Finding, ParamsError, Report, program_knob
+from lab.execution import faults
+from lab.execution.jobs import Outcome
+
+PACKAGE = "lab.experiments"
+ANSWER_BYTES = 32 << 20
+"""Longest answer on the wire."""
+_NODES = 50_000
+_ITEMS = 200_000
+_CONTAINERS = 2_000_000
+"""Lists and objects in an answer: each costs the reader some 60 bytes before anything can be checked."""
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What comes back beside the result."""
+
+    kind: Literal["answer"]
+    state: Literal["done", "failed", "refused", "limit", "cancelled"]
+    findings: tuple[Finding, ...] = ()
+    fault: Fault | None = None
+    trace: str = ""
+    seconds: float = 0.0
+
+
+class AnswerError(ValueError):
+    """The answer is not one. The message says why."""
+
+
+class AnswerTooLargeError(AnswerError):
+    """The answer is one, and too large to be drawn."""
+
+
+def find(experiment: str, package: str = PACKAGE) -> ModuleType:
+    """The experiment's module. Raises ValueError for a name that cannot be one, ModuleNotFoundError when there is none."""
+    if not experiment.isidentifier() or experiment.startswith("_"):
+        raise ValueError(f"{experiment!r:.80} is not the name of an experiment")
+    return import_module(f"{package}.{experiment}")
+
+
+@cache
+def types_of(module: ModuleType) -> tuple[type, type]:
+    """Its ``Params`` and ``Result``, as ``run`` is annotated."""
+    hints = get_type_hints(module.run)
+    return hints["params"], hints["return"]
+
+
+def device_of(params: Any) -> str:
+    """Where it wants to run; an experiment without the choice runs on the CPU."""
+    return getattr(params, "device", "cpu")
+
+
+def is_ours(module: ModuleType, params: Any) -> bool:
+    """No visitor's program in it: there is none, or it is the default's or a lesson's, unchanged."""
+    knob = program_knob(type(params))
+    if knob is None:
+        return True
+    ours = {knob.default, *(getattr(lesson.params, knob.name) for lesson in module.lessons)}
+    return getattr(params, knob.name) in ours
+
+
+def perform(experiment: str, params_data: dict[str, Any], report: Report, *, package: str = PACKAGE) -> dict[str, Any]:
+    """Run, and return ``result`` and ``findings`` in wire form and the ``seconds`` that ``run`` took.
+
+    Raises WireError or ParamsError for parameters outside their limits, Cancelled when ``report`` does, and whatever
+    the experiment raises.
+    """
+    module = find(experiment, package)
+    return _measure(module, wire.decode(types_of(module)[0], params_data), report)
+
+
+def _measure(module: ModuleType, params: Any, report: Report) -> dict[str, Any]:
+    started = time.perf_counter()
+    result = module.run(params, report)
+    seconds = time.perf_counter() - started
+    return {"result": wire.encode(result), "findings": wire.encode(module.explain(result)), "seconds": seconds}
+
+
+def answer(experiment: str, params_data: dict[str, Any], report: Report, *, package: str = PACKAGE) -> dict[str, Any]:
+    """``perform`` with every ending as data: an ``Answer`` in wire form, and ``result`` beside it."""
+    try:
+        module = find(experiment, package)
+        params = wire.decode(types_of(module)[0], params_data)
+    except (wire.WireError, ParamsError) as error:
+        return _ended("refused", faults.refused(str(error), "Choose a value inside the limits."))
+    try:
+        return {"kind": "answer", "state": "done", **_measure(module, params, report)}
+    except Cancelled:
+        return _ended("cancelled", faults.cancelled())
+    except BaseException as error:  # noqa: BLE001 - whatever ended the run is what the operator must see
+        if _out_of_memory(error):
+            return _ended("limit", faults.memory_limit(None))
+        return _ended("failed", faults.broken(error), traceback.format_exc()[-8000:])
+
+
+def _ended(state: str, fault: Fault, trace: str = "") -> dict[str, Any]:
+    return {"kind": "answer", "state": state, "fault": wire.encode(fault), "trace": trace}
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    """Python's MemoryError, torch's OutOfMemoryError on a device, torch's RuntimeError on the CPU."""
+    named = type(error).__name__ in ("MemoryError", "OutOfMemoryError")
+    return named or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
+
+
+def read_answer(result_type: type, text: str, *, sealed: bool) -> Outcome:
+    """Check an answer against its schema. Raises AnswerError."""
+    if text.count("[") + text.count("{") > _CONTAINERS:
+        raise AnswerTooLargeError(f"The result has more than {_CONTAINERS:,} lists and objects.")
+    try:
+        data = wire.loads(text)
+        if not isinstance(data, dict):
+            raise AnswerError("not an object")
+        _check_sizes(data)
+        if _SURROGATE.search(text):
+            data = _without_lone_surrogates(data)
+        body = data.pop("result", None)
+        told = wire.decode(Answer, data)
+        result = wire.decode(result_type, body) if told.state == "done" else None
+    except (wire.WireError, RecursionError) as error:
+        raise AnswerError(str(error)) from None
+    if (told.state == "done") == (told.fault is not None):
+        raise AnswerError(f"{told.state} with fault {told.fault!r:.80}")
+    return Outcome(told.state, result, told.findings, told.fault, told.trace, told.seconds, sealed, len(text))
+
+
+def _check_sizes(data: Any) -> None:
+    todo = [("answer", data)]
+    while todo:
+        name, item = todo.pop()
+        limit = _NODES if name == "nodes" else _ITEMS
+        if len(item) > limit:
+            raise AnswerTooLargeError(f"The result has {len(item):,} {name}; the limit is {limit:,}.")
+        if isinstance(item, dict):
+            todo.extend((k, v) for k, v in item.items() if isinstance(v, (list, dict)))
+        else:
+            todo.extend(("items", v) for v in item if isinstance(v, (list, dict)))
+
+
+def _without_lone_surrogates(data: Any) -> Any:
+    """No UTF-8 text can hold half a surrogate pair: each becomes U+FFFD."""
+    if isinstance(data, str):
+        return data.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(data, list):
+        return [_without_lone_surrogates(v) for v in data]
+    if isinstance(data, dict):
+        return {_without_lone_surrogates(k): _without_lone_surrogates(v) for k, v in data.items()}
+    return data

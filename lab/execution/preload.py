@@ -1,0 +1,78 @@
+"""What the zygote imports and warms up, since a sealed process opens no file: an import that is not done here fails there."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+
+def _names(text: str) -> list[str]:
+    return text.split()
+
+
+# what visitors may import, and what Python itself imports on the way to an error message
+_PYTHON = _names("""
+abc bisect cmath codecs collections.abc contextlib copy dataclasses decimal encodings.ascii encodings.idna
+encodings.latin_1 encodings.unicode_escape encodings.utf_16 encodings.utf_32 enum fractions functools gc heapq
+itertools linecache math numbers operator pprint random re resource statistics string textwrap time traceback typing
+unicodedata warnings weakref
+""")
+
+# modules that torch imports on first use of something
+_TORCH = _names("""
+numpy numpy.random numpy.linalg numpy.fft numpy.ma numpy.polynomial torch torchviz torch.func torch.fft torch.linalg
+torch.special torch.sparse torch.nested torch.masked torch.random torch.distributions torch.autograd.functional
+torch.autograd.forward_ad torch.autograd.gradcheck torch.autograd.graph torch.autograd.profiler torch.nn.attention
+torch.nn.attention.flex_attention torch.nn.functional torch.nn.init torch.nn.parallel torch.nn.utils.parametrizations
+torch.nn.utils.parametrize torch.nn.utils.prune torch.nn.utils.rnn torch.nn.utils.stateless
+torch.nn.utils.spectral_norm torch.nn.utils.weight_norm torch.nn.utils.fusion torch.optim torch.optim.lr_scheduler
+torch.optim.swa_utils torch.profiler torch.profiler.python_tracer torch.testing torch.fx torch.overrides torch.library
+torch.utils.weak torch.utils.checkpoint torch.utils.data torch.utils.flop_counter torch.utils.module_tracker
+torch.utils.benchmark torch.utils._python_dispatch torch.utils._pytree torch._subclasses.fake_tensor torch._dynamo
+torch._refs torch._decomp torch._decomp.decompositions_for_jvp torch._meta_registrations torch._vmap_internals
+torch.fx.experimental.symbolic_shapes torch._functorch.apis torch._functorch.eager_transforms torch._functorch.vmap
+torch._functorch.functional_call torch._functorch.autograd_function torch._functorch.pyfunctorch
+""")
+
+
+def import_all(package: str) -> None:
+    """Import all of it and every experiment. Raises what an import raises, except for modules that this torch lacks.
+
+    A half-imported module would break every child in its own way, so nothing else is forgiven.
+    """
+    for name in _PYTHON + _TORCH:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != name:
+                raise
+    folder = importlib.import_module(package).__path__
+    for experiment in pkgutil.iter_modules(folder, f"{package}."):
+        importlib.import_module(experiment.name)
+
+
+def warm_up() -> None:
+    """First use of the engine, BLAS, printing and function transforms: paid before the request arrives."""
+    import torch
+    from torch.utils.checkpoint import checkpoint
+
+    x = torch.ones(4, 4, requires_grad=True)
+    checkpoint(lambda t: (t @ t).relu(), x, use_reentrant=False).sum().backward()
+    torch.nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()
+    torch.func.vmap(torch.func.grad(torch.sin))(torch.ones(2))
+    torch.func.jvp(torch.sin, (torch.ones(2),), (torch.ones(2),))
+    repr(x.grad)
+
+
+def warm_up_cuda(memory_bytes: int) -> None:
+    """A context, its libraries and the engine's device threads, which cannot be made inside the walls."""
+    import torch
+
+    torch.cuda.init()
+    total = torch.cuda.get_device_properties(0).total_memory
+    if memory_bytes:
+        torch.cuda.set_per_process_memory_fraction(min(memory_bytes / total, 1.0))
+    x = torch.ones(64, 64, device="cuda", requires_grad=True)
+    (x @ x).relu().sum().backward()
+    torch.nn.functional.conv2d(torch.ones(1, 1, 8, 8, device="cuda"), torch.ones(1, 1, 3, 3, device="cuda"))
+    torch.cuda.synchronize()

@@ -1,0 +1,110 @@
+"""A warm process for the lab's own experiments: ``python -m lab.execution.worker PACKAGE``.
+
+One JSON message a line. First it says what it runs on (``Host``), then it takes requests from standard input, one at a
+time, and answers each with progress and one answer. It ends when its input does. What an experiment prints goes to
+standard error, so that it cannot break the protocol.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from typing import Any, TextIO
+
+from lab import wire
+from lab.contract import Cancelled
+from lab.execution import perform
+from lab.execution.host import Host, measure
+
+_REPORT_EVERY_S = 0.05
+
+
+class Desk:
+    """Where requests come in and answers go out. A thread reads, so that a run hears that it is not wanted any more."""
+
+    def __init__(self, incoming: TextIO, outgoing: TextIO) -> None:
+        self._incoming, self._outgoing = incoming, outgoing
+        self.requests: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._cancelled, self._reported_at = 0, 0.0
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def say(self, message: dict[str, Any]) -> None:
+        self._outgoing.write(json.dumps(message, allow_nan=False, separators=(",", ":")) + "\n")
+        self._outgoing.flush()
+
+    def report(self, number: int, fraction: float, line: str) -> None:
+        """Progress of run ``number``, at most every 50 ms. Raises Cancelled when the run is not wanted any more."""
+        if self._cancelled >= number:
+            raise Cancelled
+        now = time.monotonic()
+        if now - self._reported_at >= _REPORT_EVERY_S:
+            self._reported_at = now
+            self.say({"kind": "progress", "fraction": fraction, "line": line})
+
+    def _read(self) -> None:
+        for line in self._incoming:
+            message = json.loads(line)
+            if message["kind"] == "cancel":
+                self._cancelled = message["number"]
+            else:
+                self.requests.put(message)
+        os._exit(0)  # nobody listens any more, whatever runs
+
+
+def main(package: str) -> None:
+    outgoing = os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(2, 1)
+    desk = Desk(sys.stdin, outgoing)
+    try:
+        host = _settle()
+    except (RuntimeError, ValueError) as error:
+        desk.say({"kind": "failed", "reason": str(error)[:500]})
+        raise
+    desk.say({"kind": "host", **wire.encode(host)})
+    while True:
+        request = desk.requests.get()
+        number = request["number"]
+        answer = perform.answer(
+            request["experiment"],
+            request["params"],
+            lambda fraction, line, number=number: desk.report(number, fraction, line),
+            package=package,
+        )
+        desk.say(answer)
+        if host.cuda:
+            _leave_when_device_is_lost()
+
+
+def _settle() -> Host:
+    """Threads and memory as agreed: one thread a worker on the CPU, where there are several; a share of the GPU."""
+    import torch
+
+    host = measure()
+    if not host.cuda:
+        torch.set_num_threads(1)
+        return measure()
+    if limit := os.environ.get("LAB_GPU_MEMORY_BYTES"):
+        total = torch.cuda.get_device_properties(0).total_memory
+        if not limit.isdigit() or not int(limit):
+            raise ValueError(f"LAB_GPU_MEMORY_BYTES is {limit!r}; it must be a positive whole number of bytes")
+        torch.cuda.set_per_process_memory_fraction(min(int(limit) / total, 1.0))
+    return host
+
+
+def _leave_when_device_is_lost() -> None:
+    """After a device-side assert every call fails until the process ends: end it; the next run gets another."""
+    import torch
+
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError as error:
+        print(f"the CUDA context is lost: {error}", file=sys.stderr)  # noqa: T201 - for the operator
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 import streamlit as st
-from lab.execution.executor import Job
 
 from components.findings import evidence_name, evidence_text
 from components.page_state import PageState
 from components.running import Outcome, look
 from lab.contract import Knob
+from lab.execution.executor import Job
 from lab.quantities import number_text
 
 

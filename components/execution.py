@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 import streamlit as st
+
 from lab.execution.executor import Executor
 
 

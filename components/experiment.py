@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import streamlit as st
-from lab.execution.executor import Job
 from streamlit.delta_generator import DeltaGenerator
 
 from components.code_editor import code_editor
@@ -29,12 +27,12 @@ from components.page_state import PageState
 from components.predict import answer, ask, covered, predict_toggle
 from components.running import Outcome, measure, run_button, status
 from components.share_link import lesson_of
+from components.style import page_style
 from components.take_away import device_name, footer, interview_desk, show_the_code
 from lab.contract import Fault, Lesson
+from lab.execution.executor import Job
 from lab.wire import encode
 
-_HERE = Path(__file__).parent
-_FRAME, _PRESENTER = ((_HERE / f"{name}.css").read_text() for name in ("frame", "presenter"))
 Headline = Callable[[Any], Mapping[str, float]]
 """Result -> the numbers by which two runs are compared, units in their names."""
 
@@ -109,15 +107,15 @@ def experiment_page(
     """
     state = PageState(experiment, prefix)
     state.read()
-    _style(state)
-    bar = _head(state, question)
+    bar = _head(question)
     outcome = measure(state, live=live)
+    page_style(dimmed=outcome.running or outcome.without_result)
     link = state.write_address()
     lesson = lesson_of(state.values, state.lessons)
     with bar:
         page_bar(state.key("bar"), link_left_out=link.left_out, keys=keys or {})
     _about(state, about, outcome)
-    with st.container(key=state.key("body")):
+    with st.container(key="page-body"):
         left, right = st.columns([5, 8], gap="medium")
     hidden = covered(state, lesson)
     with left:
@@ -127,7 +125,7 @@ def experiment_page(
         status(state, outcome)
         if hidden and lesson:
             ask(state, lesson)
-        with st.container(key=state.key("figure")):
+        with st.container(key="page-figure"):
             page = _page(state, outcome, aside, hidden)
             if page.side and page.pinned:
                 differences(state, page.pinned.job, page.side.job, headline)
@@ -143,21 +141,21 @@ def _page(state: PageState, outcome: Outcome, aside: DeltaGenerator, hidden: boo
     return ExperimentPage(state, side, Side(held, state.key("a")) if held else None, aside, presenting())
 
 
-def _head(state: PageState, question: str) -> DeltaGenerator:
+def _head(question: str) -> DeltaGenerator:
     """The title; returns the place for the page-wide controls beside it."""
-    with st.container(key=state.key("head"), horizontal=True, vertical_alignment="center"):
+    with st.container(key="page-head", horizontal=True, vertical_alignment="center"):
         st.title(question, anchor=False)
-        return st.container(key=state.key("tools"), width=330)
+        return st.container(key="page-tools", width=330)
 
 
 def _about(state: PageState, about: str, outcome: Outcome) -> None:
     device = getattr(outcome.params, "device", "cpu")
-    with st.container(key=state.key("about")):
+    with st.container(key="page-about"):
         st.caption(about.format(device=device_name(executor().host(), device)))
 
 
 def _controls(state: PageState, outcome: Outcome, lesson: Lesson | None, in_sight: Sequence[str]) -> None:
-    with st.container(key=state.key("controls")):
+    with st.container(key="page-controls"):
         for problem in state.get("problems", ()):
             st.warning(problem, icon=":material/link_off:")
         _presets(state, lesson)
@@ -199,12 +197,12 @@ def _aside(state: PageState, outcome: Outcome, lesson: Lesson | None, hidden: bo
     """Faults, the page's own texts about the run, the answer to a prediction, the findings."""
     if outcome.problem:
         st.warning(outcome.problem)
-    job, fault = outcome.job, _fault(outcome)
-    if job and job.over and job.state != "done":
-        end_of_run(job.state, job.fault, state.key("end"))
+    fault = _fault(outcome)
+    if outcome.without_result and outcome.job:
+        end_of_run(outcome.job.state, fault, "page-end")
     elif fault:
-        fault_card(fault, "Your program stopped", state.key("end"))
-    aside = st.container(key=state.key("aside"))
+        fault_card(fault, "Your program stopped", "page-end")
+    aside = st.container(key="page-aside")
     if outcome.shown and not hidden:
         answer(state, lesson, outcome.shown.result)
         findings(state, outcome.shown.findings)
@@ -213,13 +211,9 @@ def _aside(state: PageState, outcome: Outcome, lesson: Lesson | None, hidden: bo
 
 def _fault(outcome: Outcome) -> Fault | None:
     """Of the latest run, else of the program behind what is shown."""
-    if outcome.job and outcome.job.over and outcome.job.state != "done":
+    if outcome.without_result and outcome.job:
         return outcome.job.fault
     return getattr(outcome.shown.result, "fault", None) if outcome.shown else None
-
-
-def _style(state: PageState) -> None:
-    st.html(f"<style>{_FRAME}{_PRESENTER if presenting() else ''}</style>")
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)

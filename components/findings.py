@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
-from lab.execution.executor import State
 
 from components.page_bar import presenting
 from components.page_state import PageState
 from lab.contract import Fault, Finding
+from lab.execution.executor import State
 from lab.quantities import bytes_text, number_text, seconds_text
 
 _MARKS = {

@@ -108,9 +108,7 @@ def draw_table(rows: list[dict[str, Any]], helps: Mapping[str, str], *, key: str
     if not rows:
         st.text(empty)
         return
-    columns = {
-        name: st.column_config.Column(help=text or None) for name, text in helps.items()
-    }
+    columns = {name: st.column_config.Column(help=text or None) for name, text in helps.items()}
     st.dataframe(pd.DataFrame(rows[:ROWS], columns=list(helps)), hide_index=True, column_config=columns, key=key)
     if len(rows) > ROWS:
         st.caption(f"The first {ROWS:,} of {len(rows):,} rows.")

@@ -82,9 +82,9 @@ class PageState:
         found = opened(mine, self.params_type, self.lessons, self.prefix)
         self.replace(found.values)
         self.set("problems", found.problems)
-        typed = self.program and not is_own_program(found.values[self.program.name], self.params_type, self.lessons)
-        self.set("waiting", bool(typed))
-        self.set("run", None if typed else "link")
+        stranger = self._is_strange(found.values)
+        self.set("waiting", stranger)
+        self.set("run", None if stranger else "link")
 
     def _read_editor(self) -> None:
         sent = last_sent(self.key("editor"))
@@ -120,6 +120,14 @@ class PageState:
             return self.params(), ""
         except ParamsError as error:
             return None, f"{str(error)[:1].upper()}{str(error)[1:]}."
+
+    def _is_strange(self, values: dict[str, Any]) -> bool:
+        """Whether the program is neither our own nor the one that this visitor ran last."""
+        if not self.program:
+            return False
+        code = values[self.program.name]
+        ran = code == self.get("submitted", {}).get(self.program.name)
+        return not ran and not is_own_program(code, self.params_type, self.lessons)
 
     def _mine(self) -> dict[str, str]:
         return {k: v for k, v in st.query_params.items() if k == PRESENT or k.startswith(f"{self.prefix}-")}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
-from lab.execution.executor import Job
 
 from components.execution import executor, visitor
 from components.page_state import PageState
+from lab.execution.executor import Job
+from lab.quantities import seconds_text
 
 ANSWER_WAIT_S = 0.4
 """A run that ends within this time is drawn at once; polling would cost about as much again."""
@@ -34,9 +36,14 @@ class Outcome:
         return self.job is not None and not self.job.over
 
     @property
+    def without_result(self) -> bool:
+        """The latest run is over and has none."""
+        return self.job is not None and self.job.over and self.job.state != "done"
+
+    @property
     def stale(self) -> bool:
         """What is shown is not what the controls stand for."""
-        return self.shown is not None and (self.running or self.shown.params != self.params)
+        return self.shown is not None and self.shown.params != self.params
 
 
 def measure(state: PageState, *, live: bool) -> Outcome:
@@ -76,7 +83,7 @@ def _due(state: PageState, live: bool, lost: bool) -> bool:
 
 def status(state: PageState, outcome: Outcome) -> None:
     """One line above the figure that is always there: progress with Cancel, or what the figure shows."""
-    with st.container(key=state.key("status"), horizontal=True, vertical_alignment="center"):
+    with st.container(key="page-status", horizontal=True, vertical_alignment="center"):
         if outcome.running and outcome.job:
             _watch(outcome.job.id, state.key("cancel"))
         else:
@@ -87,12 +94,13 @@ def _standing(state: PageState, outcome: Outcome) -> str:
     if state.get("waiting"):
         return "This link brought a program. Read it, then press Run."
     if outcome.shown is None:
-        return "No result yet." if outcome.job is None or outcome.job.over else ""
-    if outcome.job and outcome.job.state != "done":
-        return "The last result that was finished. The newest run has none: see the left."
+        return "No result yet."
+    if outcome.without_result:
+        return "An earlier result: the newest run has none, the reason is beside it."
     if outcome.stale:
         return "The controls have changed since this run. Press Run to measure again."
-    return ""
+    clock = time.strftime("%H:%M:%S", time.localtime(outcome.shown.finished_at))
+    return f"Ran in {seconds_text(outcome.shown.seconds)}, finished at {clock}."
 
 
 @st.fragment(run_every=POLL_S)

@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 
 import streamlit as st
-from lab.execution.executor import Host, Job
 
 from components.execution import executor
 from components.page_state import PageState
 from lab.contract import Lesson
+from lab.execution.executor import Host, Job
 from lab.quantities import seconds_text
 
 
@@ -58,7 +58,7 @@ def footer(job: Job | None, *, dtype: str, cost: str, blind: str) -> None:
         facts.append(f"measured {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(job.finished_at))}")
         facts.append(f"ran in {seconds_text(job.seconds)}")
         facts.append("sealed process" if job.sealed else "trusted process")
-    with st.container(key="footer", gap=None):
+    with st.container(key="page-footer", gap=None):
         st.divider()
         st.caption(" · ".join(fact for fact in facts if fact))
         st.caption(" ".join(text for text in (cost, blind) if text))

@@ -14,7 +14,7 @@ with experiment_page(
     question="What did autograd record?",
     about="Your program runs once on {device}. This is the graph that PyTorch built while it ran, and the backward "
     "pass in the order in which the engine walked it.",
-    in_sight=("seed", "device"),
+    in_sight=("device", "seed"),
     headline=lambda result: {
         "nodes": len(result.nodes),
         "saved tensors": sum(len(node.saved) for node in result.nodes),
@@ -31,7 +31,7 @@ with experiment_page(
     if page.side:
         result, key = page.side.wire, page.side.key
         with page.aside:
-            program_output(result["printed"], result["warned"])
+            program_output(result["printed"], result["echo"], result["warned"])
         steps, saved, leaves, variables = st.tabs(["Backward order", "Saved tensors", "Leaves", "Variables"])
         with steps:
             tables.draw_table(

@@ -6,22 +6,26 @@ import streamlit as st
 
 from components.device_badge import device_badge, typed_code_badge
 from components.share_link import slug
+from components.style import page_style
 from lab.experiments import autograd_graph
 
 GRAPH = Path(__file__).parent / "autograd_graph.py"
 
+page_style()
 st.title("PyTorch Internals Lab", anchor=False)
 st.markdown(
-    "What does PyTorch really do? Predict it, measure it here, and take the code with you. "
-    "Every number on these pages is measured on this machine when you ask."
+    "What does PyTorch really do? Say what you expect, measure it, and take the code with you.  \n"
+    "Every number is measured on this machine at the moment that you ask."
 )
-left, right = st.columns([3, 2], gap="large")
+left, right = st.columns([5, 2], gap="large")
 with left:
     st.subheader("Type PyTorch, see what autograd recorded", anchor=False)
-    st.page_link(GRAPH, label="Open the autograd graph", icon=":material/account_tree:")
-    st.subheader("Begin with a question", anchor=False)
-    for lesson in autograd_graph.lessons[:6]:
-        with st.container(border=True):
+    st.page_link(GRAPH, label="Open the autograd graph with a short program", icon=":material/account_tree:")
+    if autograd_graph.lessons:
+        st.subheader("Or begin with a question", anchor=False)
+    columns = st.columns(2)
+    for number, lesson in enumerate(autograd_graph.lessons[:8]):
+        with columns[number % 2].container(border=True, gap="xxsmall"):
             st.page_link(GRAPH, label=f"**{lesson.title}**", query_params={"ag-preset": slug(lesson.title)})
             st.caption(lesson.question)
 with right:

@@ -66,6 +66,15 @@ function newLine(area) {
   type(`\n${/^\s*(return|break|continue|pass|raise)\b/.test(code) ? margin.replace(/( {1,4}|\t)$/, "") : margin}`)
 }
 
+// Backspace in the margin goes back one step of indentation. False where it is an ordinary Backspace.
+function outdent(area) {
+  const { value, selectionStart: at, selectionEnd } = area
+  const margin = value.slice(value.lastIndexOf("\n", at - 1) + 1, at)
+  if (at !== selectionEnd || !/^ +$/.test(margin)) return false
+  area.setSelectionRange(at - ((margin.length - 1) % 4 + 1), at)
+  return type("")
+}
+
 // Relative luminance decides which set of colours is readable on the paper.
 function isDark(element) {
   const [r, g, b] = (getComputedStyle(element).backgroundColor.match(/[\d.]+/g) || [255, 255, 255]).map(Number)
@@ -108,7 +117,7 @@ export default function ({ data, parentElement, setStateValue }) {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) send(Date.now())
     else if (event.key === "Tab" && !leaving && !event.ctrlKey && !event.altKey) indent(area, event.shiftKey)
     else if (event.key === "Enter" && !event.shiftKey && !event.altKey && !event.isComposing) newLine(area)
-    else return
+    else if (event.key !== "Backspace" || event.ctrlKey || event.altKey || event.metaKey || !outdent(area)) return
     event.preventDefault()
   }
   area.onkeyup = area.onkeypress = event => event.stopPropagation()

@@ -1,0 +1,18 @@
+"""The look of every page, beyond what the theme can say. Constant text: nothing of a visitor goes in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+from components.page_bar import presenting
+
+_HERE = Path(__file__).parent
+_PAGE, _PRESENTER = ((_HERE / f"{name}.css").read_text() for name in ("page", "presenter"))
+_DIMMED = ".st-key-page-figure { opacity: 0.45; }"
+
+
+def page_style(*, dimmed: bool = False) -> None:
+    """``dimmed``: what the figure shows is older than the newest run."""
+    st.html(f"<style>{_PAGE}{_PRESENTER if presenting() else ''}{_DIMMED if dimmed else ''}</style>")

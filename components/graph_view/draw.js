@@ -1,0 +1,138 @@
+// Cards, edges and frames as SVG. Every text is set as text.
+
+const PAD = 11, TITLE_Y = 20, VALUE_Y = 41, TAG_HEIGHT = 16, TAG_STEP = 20
+
+Object.assign(ICON_PATHS, {
+  plus: "M8 3.5v9M3.5 8h9",
+  minus: "M3.5 8h9",
+  fit: "M2.5 6V2.5H6M10 2.5h3.5V6M13.5 10v3.5H10M6 13.5H2.5V10",
+  search: "M7 2.8a4.2 4.2 0 1 1 0 8.4 4.2 4.2 0 0 1 0-8.4zM10.2 10.2 13.5 13.5",
+  listing: "M2.5 4h3M2.5 8h3M2.5 12h3M8 4h5.5M8 8h5.5M8 12h3.5",
+  download: "M8 2.5v8M4.5 7.5 8 11l3.5-3.5M3 13.5h10",
+  close: "m4 4 8 8M12 4l-8 8",
+  up: "M8 13V3M4.5 6.5 8 3l3.5 3.5",
+  down: "M8 3v10M4.5 9.5 8 13l3.5-3.5",
+})
+
+// Non-finite numbers stand out: the text is set in pieces.
+function setNumbers(target, text) {
+  target.replaceChildren(
+    ...text.split(/(NaN|−?∞)/).filter(Boolean).map(piece =>
+      svgElement("tspan", /^(NaN|−?∞)$/.test(piece) ? { class: "fault" } : {}, piece)),
+  )
+}
+
+function drawNode(card) {
+  const node = svgElement("g", { class: `node kind-${card.kind}`, "data-id": card.id, role: "button", "aria-label": spokenCard(card) })
+  node.append(...nodeOutline(card))
+  const parts = { node, card, tags: [] }
+  const text = (className, content, x, y, end) => {
+    const made = svgElement("text", { class: className, x, y, "text-anchor": end ? "end" : "start" })
+    setNumbers(made, content)
+    node.append(made)
+    return made
+  }
+  parts.title = text("title", card.title, PAD, TITLE_Y)
+  parts.meta = text("meta", card.meta, card.w - PAD, TITLE_Y, true)
+  parts.value = text("value", card.value, PAD, VALUE_Y)
+  parts.grad = text("grad", card.grad ? `∂ ${card.grad}` : "", card.w - PAD, VALUE_Y, true)
+  const top = card.value || card.grad ? VALUE_Y + 8 : TITLE_Y + 9
+  card.tags.forEach((tag, i) => parts.tags.push(drawTag(node, card, tag, top + i * TAG_STEP)))
+  if (card.kind === "box") node.append(boxHandle(card.w - 1, 1, "plus"))
+  return parts
+}
+
+function spokenCard(card) {
+  const tags = card.tags.map(t => t.text).join(", ")
+  return [card.name, card.meta, card.value && `value ${card.value}`, card.grad && `gradient ${card.grad}`, tags && `saved: ${tags}`]
+    .filter(Boolean).join("; ") + (card.kind === "box" ? "; closed, Enter opens it" : "")
+}
+
+function nodeOutline(card) {
+  const { w, h } = card
+  const shapes = []
+  if (card.kind === "box") shapes.push(svgElement("rect", { class: "stack", x: 5, y: 5, width: w, height: h, rx: 9 }))
+  shapes.push(svgElement("rect", { class: "body", width: w, height: h, rx: 9 }))
+  if (card.kind === "in-place") shapes.push(svgElement("rect", { class: "inner", x: 3, y: 3, width: w - 6, height: h - 6, rx: 6.5 }))
+  if (card.kind === "custom" || card.kind === "checkpoint")
+    shapes.push(svgElement("rect", { class: "mark", x: 0, y: 9, width: 4.5, height: h - 18, rx: 2 }))
+  return shapes
+}
+
+function drawTag(node, card, tag, y) {
+  const group = svgElement("g", { class: "tag", transform: `translate(${PAD - 2} ${y})` })
+  const label = svgElement("text", { x: 7, y: 12 })
+  group.append(svgElement("rect", { width: card.w - 2 * PAD + 4, height: TAG_HEIGHT, rx: 5 }), label)
+  node.append(group)
+  return { group, label, tag }
+}
+
+// What a tag says depends on the step: freed from the step on in which the engine ran the node.
+function paintTag({ group, label, tag }, freed) {
+  const state = freed ? "freed" : tag.state
+  group.setAttribute("class", `tag ${state}`)
+  label.textContent = (freed ? "freed: " : tag.state === "kept" ? "kept: " : "") + tag.text
+}
+
+function boxHandle(x, y, name) {
+  const handle = svgElement("g", { class: "handle", transform: `translate(${x} ${y})` })
+  handle.append(svgElement("circle", { r: 9 }), svgElement("path", { d: name === "plus" ? "M0-4v8M-4 0h8" : "M-4 0h8" }))
+  return handle
+}
+
+function drawFrame(frame) {
+  const [x, y, width, height] = frame.rect
+  const group = svgElement("g", { class: "frame", "data-box": frame.box, role: "button", tabindex: 0, "aria-label": `Close ${frame.title}` })
+  const label = svgElement("text", { x: x + 12, y: y + 15 })
+  label.append(svgElement("tspan", { class: "frame-title" }, frame.title), svgElement("tspan", { class: "frame-meta" }, frame.meta ? `  ${frame.meta}` : ""))
+  group.append(svgElement("rect", { x, y, width, height, rx: 12 }), label, boxHandle(x + width - 14, y + 13, "minus"))
+  return group
+}
+
+function drawEdge(edge) {
+  const group = svgElement("g", { class: "edge", "data-edge": edge.id })
+  const p = edge.points
+  let d = `M${p[0]}`
+  for (let i = 1; i + 2 < p.length; i += 3) d += `C${p[i]} ${p[i + 1]} ${p[i + 2]}`
+  const line = svgElement("path", { class: "line", d })
+  group.append(line, arrowHead("head", p.at(-1), p.at(-2)), arrowHead("tail", p[0], p[1]))
+  const parts = { group, line, edge }
+  if (edge.count > 1) {
+    const at = line.getPointAtLength(line.getTotalLength() / 2)
+    group.append(svgElement("text", { class: "count", x: at.x + 6, y: at.y + 4 }, `× ${edge.count.toLocaleString("en")}`))
+  }
+  return parts
+}
+
+function arrowHead(className, [x, y], [fromX, fromY]) {
+  const angle = Math.atan2(y - fromY, x - fromX) * 180 / Math.PI
+  return svgElement("path", { class: className, d: "M0 0-8-3.6-6.4 0-8 3.6z", transform: `translate(${x} ${y}) rotate(${angle.toFixed(1)})` })
+}
+
+// Widths come from Python's estimate; where a face runs wider, the text is squeezed to its room.
+function squeeze(text, room) {
+  text.removeAttribute("textLength")
+  if (text.firstChild && text.getComputedTextLength() > room) {
+    text.setAttribute("textLength", Math.max(room, 8))
+    text.setAttribute("lengthAdjust", "spacingAndGlyphs")
+  }
+}
+
+function squeezeNode(parts) {
+  const room = parts.card.w - 2 * PAD
+  squeeze(parts.meta, room * 0.62)
+  squeeze(parts.title, room - (parts.meta.firstChild ? parts.meta.getComputedTextLength() + 8 : 0))
+  squeezeValues(parts)
+  for (const { label } of parts.tags) squeeze(label, room - 10)
+}
+
+function squeezeValues(parts) {
+  const room = parts.card.w - 2 * PAD
+  squeeze(parts.grad, parts.value.firstChild ? room * 0.62 : room)
+  squeeze(parts.value, room - (parts.grad.firstChild ? parts.grad.getComputedTextLength() + 8 : 0))
+}
+
+// The title as large as the card allows, for when the picture is far away.
+function farTitleSize(card) {
+  return Math.max(14, Math.min(card.h * 0.6, 46, (1.7 * (card.w - 2 * PAD)) / Math.max(card.title.length, 1)))
+}

@@ -1,0 +1,359 @@
+"""Which nodes share a box: modules, repetitions, and parts of what is still too long.
+
+NOTE on folding
+1. Functions are put into one topological order that stays inside a module while it can. Every box is an interval of that
+   order, so the folded graph has no cycle, whatever is open.
+2. A run of nodes with the same module path prefix is a box, nested by path; a module called twice is two boxes.
+3. Where a box has more than CHILDREN_LIMIT children, repeats are folded: the shortest sequence of (operation, line) that
+   repeats back to back becomes one box with its iterations inside.
+4. What is still longer is cut into equal parts, level by level, so that no box ever shows more than CHILDREN_LIMIT children.
+5. A leaf belongs to the innermost box that holds all its consumers; many leaves of one box share a box of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+FOLD_ABOVE = 150
+"""Graphs with more nodes than this are folded."""
+CHILDREN_LIMIT = 30
+OPEN_AT_FIRST = 60
+"""Whole levels are opened at first as long as no more than this is visible."""
+VISIBLE_LIMIT = 400
+LEAVES_APART = 6
+"""A box with more leaves of its own than this keeps them in one box."""
+REPEATS = 3
+"""Fewest repetitions that become a box."""
+
+PartKind = Literal["part", "iteration", "leaves"]
+
+
+@dataclass(eq=False)
+class Box:
+    """An interval of nodes that can be shown as one."""
+
+    kind: Literal["root", "module", "repeat", "iteration", "part", "leaves"]
+    title: str
+    children: list[int | Box]
+    label: str = ""
+    """Class of a module; else the lines it comes from."""
+    id: str = ""
+    leaves: list[int | Box] = field(default_factory=list)
+    """Leaves used only inside, beside the children."""
+
+    def members(self) -> Iterator[int]:
+        """Every node inside."""
+        stack: list[int | Box] = [self]
+        while stack:
+            item = stack.pop()
+            if isinstance(item, Box):
+                stack += item.leaves
+                stack += item.children
+            else:
+                yield item
+
+    def boxes(self) -> Iterator[Box]:
+        """This box and all boxes inside, outermost first."""
+        stack = [self]
+        while stack:
+            box = stack.pop()
+            yield box
+            stack += [c for c in (*box.leaves, *box.children) if isinstance(c, Box)]
+
+
+@dataclass(frozen=True)
+class Visible:
+    """What is drawn for one choice of open boxes."""
+
+    items: list[int | Box]
+    item_of: dict[int, int | Box]
+    """Node to the item that stands for it."""
+    frames: list[tuple[Box, Box | None]]
+    """Open boxes with the open box around them, outermost first."""
+
+
+def fold(nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> Box:
+    """The tree of boxes over ``nodes`` and ``edges`` in wire form. The root itself is never drawn."""
+    if len(nodes) <= FOLD_ABOVE:
+        return Box("root", "", [n["id"] for n in nodes], id="root")
+    graph = _Graph(nodes, edges)
+    order = graph.order()
+    root = Box("root", "", graph.shorten(graph.modules(order, 0)), id="root")
+    graph.attach_leaves(root)
+    _unwrap(root)
+    for box in list(root.boxes())[1:]:
+        members = list(box.members())
+        box.id = f"{box.kind}-{members[0]}-{members[-1]}-{len(members)}"
+    return root
+
+
+def open_at_first(root: Box) -> set[str]:
+    """Ids of the boxes that are open until the visitor decides: whole levels, while the picture stays small."""
+    opened: set[str] = set()
+    level = [root]
+    count = len(root.children) + len(root.leaves)
+    while level:
+        inner = [c for box in level for c in box.children if isinstance(c, Box) and c.kind == "module"]
+        grown = count + sum(len(b.children) + len(b.leaves) - 1 for b in inner)
+        if not inner or grown > OPEN_AT_FIRST:
+            break
+        opened |= {b.id for b in inner}
+        level, count = inner, grown
+    return opened
+
+
+def visible(root: Box, opened: Iterable[str]) -> Visible:
+    """What is drawn when the boxes ``opened`` are open. Unknown ids are ignored; stops opening at VISIBLE_LIMIT items."""
+    wanted, seen = set(opened), Visible([], {}, [])
+    budget = VISIBLE_LIMIT - len(root.children) - len(root.leaves)
+    stack: list[tuple[int | Box, Box | None]] = [(c, None) for c in reversed([*root.leaves, *root.children])]
+    while stack:
+        item, around = stack.pop()
+        if isinstance(item, int):
+            seen.items.append(item)
+            seen.item_of[item] = item
+            continue
+        grows = len(item.children) + len(item.leaves) - 1
+        if item.id in wanted and grows <= budget:
+            budget -= grows
+            seen.frames.append((item, around))
+            stack += [(c, item) for c in reversed([*item.leaves, *item.children])]
+        else:
+            seen.items.append(item)
+            seen.item_of.update((n, item) for n in item.members())
+    return seen
+
+
+def module_of(node: dict[str, Any]) -> tuple[tuple[str, ...], str]:
+    """Path and class of ``0.linear1 (Linear)``: ``(("0", "linear1"), "Linear")``."""
+    text = node["module"] or ""
+    path, _, rest = text.partition(" (") if not text.startswith("(") else ("", "", text[1:])
+    return tuple(p for p in path.split(".") if p), rest.removesuffix(")")
+
+
+class _Graph:
+    """The graph in the form that folding asks questions of."""
+
+    def __init__(self, nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> None:
+        self.nodes = {n["id"]: n for n in nodes}
+        self.path, self.cls = {}, {}
+        for n in nodes:
+            path, cls = module_of(n)
+            self.path[n["id"]] = path
+            self.cls[path] = cls
+        self.sources: dict[int, list[int]] = {i: [] for i in self.nodes}
+        self.targets: dict[int, list[int]] = {i: [] for i in self.nodes}
+        for e in edges:
+            self.sources[e["target"]].append(e["source"])
+            self.targets[e["source"]].append(e["target"])
+        self.leaves = [n["id"] for n in nodes if n["kind"] == "leaf" and self.targets[n["id"]]]
+        self.signs: dict[int | Box, int] = {}
+        self.marks: dict[Any, int] = {}
+
+    def order(self) -> list[int]:
+        """Functions, sources before targets; after a node comes one of the same module, best one that uses its result."""
+        leaf = set(self.leaves)
+        waiting = {i: sum(s not in leaf for s in self.sources[i]) for i in self.nodes if i not in leaf}
+        ready: dict[tuple[str, ...], list[int]] = {}  # by every prefix of the module path
+
+        def add(i: int) -> None:
+            for depth in range(len(self.path[i]) + 1):
+                ready.setdefault(self.path[i][:depth], []).append(i)
+
+        for i in sorted((i for i, n in waiting.items() if not n), key=lambda i: -(self.nodes[i]["line"] or 0)):
+            add(i)
+        done: dict[int, None] = {}
+        at: tuple[str, ...] = ()
+        while len(done) < len(waiting):
+            i = self._next(ready, at, done)
+            done[i] = None
+            at = self.path[i]
+            for t in self.targets[i]:
+                waiting[t] -= 1
+                if not waiting[t]:
+                    add(t)
+        return list(done)
+
+    def _next(self, ready: dict[tuple[str, ...], list[int]], at: tuple[str, ...], done: dict[int, None]) -> int:
+        for depth in range(len(at), -1, -1):
+            stack = ready.get(at[:depth], [])
+            while stack and stack[-1] in done:
+                stack.pop()
+            if stack:
+                return stack.pop()
+        raise ValueError("the graph has a cycle: no node is left whose sources all came before")
+
+    def modules(self, ids: list[int], depth: int) -> list[int | Box]:
+        """Runs of nodes with the same module path down to ``depth`` become boxes."""
+        items: list[int | Box] = []
+        start = 0
+        while start < len(ids):
+            path = self.path[ids[start]][: depth + 1]
+            stop = start + 1
+            while stop < len(ids) and self.path[ids[stop]][: depth + 1] == path:
+                stop += 1
+            run = ids[start:stop]
+            if len(path) <= depth or len(run) == 1:
+                items += run
+            else:
+                inside = self.modules(run, depth + 1)
+                items.append(Box("module", ".".join(path), self.shorten(inside), self.cls.get(path, "")))
+            start = stop
+        return items
+
+    def shorten(self, items: list[int | Box]) -> list[int | Box]:
+        """At most CHILDREN_LIMIT items: repetitions folded, then equal parts."""
+        if len(items) > CHILDREN_LIMIT:
+            items = self._repeats(items)
+        return self._parts(items, "part", lambda first, last: self._names(items[first:last]))
+
+    def _repeats(self, items: list[int | Box]) -> list[int | Box]:
+        signs = [self._signature(i) for i in items]
+        search, folded, i = _Periods(signs), [], 0
+        while i < len(items):
+            period, times = search.best(i)
+            if times < REPEATS or period * times < 2 * REPEATS:
+                folded.append(items[i])
+                i += 1
+            else:
+                folded.append(self._repeat(items[i : i + period * times], period))
+                i += period * times
+        return folded
+
+    def _repeat(self, items: list[int | Box], period: int) -> Box:
+        rounds: list[int | Box] = list(items)
+        if period > 1:
+            groups = [items[k : k + period] for k in range(0, len(items), period)]
+            rounds = [
+                Box("iteration", f"round {k:,}", self.shorten(g), self._lines(g)) for k, g in enumerate(groups, 1)
+            ]
+        title = f"{self._names(items[:period])} × {len(rounds):,}"
+        inside = self._parts(rounds, "iteration", lambda first, last: f"rounds {first + 1:,}–{last:,}")
+        return Box("repeat", title, inside, self._lines(items[:period]))
+
+    def _parts(self, items: list[int | Box], kind: PartKind, title: Callable[[int, int], str]) -> list[int | Box]:
+        """Equal parts in as many levels as it takes; ``title`` names a part by its first index and the one after its last."""
+
+        def split(first: int, last: int) -> list[int | Box]:
+            count = last - first
+            if count <= CHILDREN_LIMIT:
+                return items[first:last]
+            size = -(-count // min(CHILDREN_LIMIT, -int(-(count**0.5) // 1)))
+            parts: list[int | Box] = []
+            for a in range(first, last, size):
+                b = min(a + size, last)
+                parts.append(Box(kind, title(a, b), split(a, b), self._lines(items[a:b])) if b - a > 1 else items[a])
+            return parts
+
+        return split(0, len(items))
+
+    def attach_leaves(self, root: Box) -> None:
+        """Put each leaf into the innermost box that holds all its consumers; while they are few, modules only."""
+        few = len(self.leaves) <= 2 * LEAVES_APART
+        parent: dict[int | Box, Box] = {c: box for box in root.boxes() for c in box.children}
+        own: dict[Box, list[int | Box]] = {}
+        for leaf in self.leaves:
+            first, *others = self.targets[leaf]
+            chain = _chain(parent, first)
+            for t in others:
+                if len(chain) == 1:
+                    break
+                above = set(_chain(parent, t))
+                chain = [box for box in chain if box in above]
+            home = next(box for box in chain if not few or box.kind in ("module", "root"))
+            own.setdefault(home, []).append(leaf)
+        for box, leaves in own.items():
+            box.leaves = leaves
+            if len(leaves) > LEAVES_APART and not few:
+                inside = self._parts(leaves, "leaves", lambda a, b: f"leaves {a + 1:,}–{b:,}")
+                box.leaves = [Box("leaves", f"{len(leaves):,} leaves", inside)]
+
+    def _signature(self, item: int | Box) -> int:
+        """Equal numbers for things that look the same: operation and line; class and contents."""
+        if item not in self.signs:
+            if isinstance(item, Box):
+                mark: Any = (item.kind, item.label, *map(self._signature, item.children))
+            else:
+                mark = (self.nodes[item]["name"], self.nodes[item]["line"])
+            self.signs[item] = self.marks.setdefault(mark, len(self.marks))
+        return self.signs[item]
+
+    def _names(self, items: list[int | Box]) -> str:
+        names: dict[str, None] = {}
+        for i in items:
+            names[
+                (i.label or i.title if i.kind == "module" else i.title)
+                if isinstance(i, Box)
+                else self.nodes[i]["label"]
+            ] = None
+            if len(names) > 3:
+                return ", ".join([*names][:3]) + ", …"
+        return ", ".join(names)
+
+    def _lines(self, items: list[int | Box]) -> str:
+        """``lines 4–6``; of the first and the last item only when there are very many."""
+        ends = items if len(items) <= 1000 else [*items[:500], *items[-500:]]
+        lines = [self.nodes[n]["line"] for i in ends for n in (i.members() if isinstance(i, Box) else (i,))]
+        known = [line for line in lines if line]
+        if not known:
+            return ""
+        low, high = min(known), max(known)
+        return f"line {low}" if low == high else f"lines {low}–{high}"
+
+
+class _Periods:
+    """Finds sequences that repeat back to back. Every period is scanned once along the whole list."""
+
+    CANDIDATES, LONGEST = 32, 512
+
+    def __init__(self, signs: list[int]) -> None:
+        self.signs = signs
+        self.following: list[int] = [len(signs)] * len(signs)
+        last: dict[int, int] = {}
+        for i in range(len(signs) - 1, -1, -1):
+            self.following[i] = last.get(signs[i], len(signs))
+            last[signs[i]] = i
+        self.reach: dict[int, int] = {}
+
+    def best(self, start: int) -> tuple[int, int]:
+        """(period, times) that covers most from ``start`` on, the shortest period of equals; (1, 1) when nothing repeats."""
+        best, at = (1, 1), self.following[start]
+        for _ in range(self.CANDIDATES):
+            period = at - start
+            if at >= len(self.signs) or period > self.LONGEST:
+                break
+            times = (self._matched(start, period) - start) // period + 1
+            if times >= REPEATS and period * times > best[0] * best[1]:
+                best = (period, times)
+            at = self.following[at]
+        return best
+
+    def _matched(self, start: int, period: int) -> int:
+        """First index from ``start`` on whose sign differs from the one ``period`` later."""
+        end = self.reach.get(period, -1)
+        if end < start:
+            end, last = start, len(self.signs) - period
+            while end < last and self.signs[end] == self.signs[end + period]:
+                end += 1
+            self.reach[period] = end
+        return end
+
+
+def _chain(parent: dict[int | Box, Box], item: int | Box) -> list[Box]:
+    """The boxes around ``item``, innermost first."""
+    chain = []
+    while item in parent:
+        item = parent[item]
+        chain.append(item)
+    return chain
+
+
+def _unwrap(root: Box) -> None:
+    """A box that holds nothing but one box is left out."""
+    for box in root.boxes():
+        for k, child in enumerate(box.children):
+            while isinstance(child, Box) and len(child.children) == 1 and not child.leaves:
+                child = child.children[0]
+            box.children[k] = child

@@ -1,0 +1,81 @@
+// The program beside the picture: numbered, lightly coloured, its lines linked with the nodes they made.
+
+const PYTHON_TOKEN = new RegExp([
+  /(?<comment>#.*)/, /(?<string>[rbfuRBFU]{0,2}(?:"""[^]*?(?:"""|$)|'''[^]*?(?:'''|$)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?))/,
+  /(?<number>\b(?:0[xXbBoO][\da-fA-F_]+|\d[\d_]*\.?\d*(?:[eE][+-]?\d+)?j?)\b)/,
+  /(?<keyword>\b(?:and|as|assert|async|await|break|class|continue|def|del|elif|else|except|finally|for|from|global|if|import|in|is|lambda|nonlocal|not|or|pass|raise|return|try|while|with|yield|match|case)\b)/,
+  /(?<constant>\b(?:True|False|None|self)\b)/, /(?<name>[\p{L}_][\p{L}\p{N}_]*)/, /(?<other>[^])/,
+].map(r => r.source).join("|"), "gu")
+
+// Lines of [class, text] pairs; a token over several lines is cut at the line ends.
+function colouredLines(program) {
+  const lines = [[]]
+  for (const match of program.matchAll(PYTHON_TOKEN)) {
+    const [kind] = Object.entries(match.groups).find(([, text]) => text !== undefined)
+    match[0].split("\n").forEach((piece, i) => {
+      if (i) lines.push([])
+      const line = lines.at(-1)
+      if (!piece) return
+      if (line.length && line.at(-1)[0] === kind) line.at(-1)[1] += piece
+      else line.push([kind, piece])
+    })
+  }
+  return lines
+}
+
+function createListing(host, { onHover, onPick }) {
+  let program = null, rows = []
+  const body = element("ol", "code")
+  host.append(body)
+  const draw = (text, fault) => {
+    rows = colouredLines(text.replace(/\n+$/, "")).map((pieces, i) => {
+      const row = element("li", "row")
+      row.dataset.line = i + 1
+      const code = element("code")
+      code.append(...pieces.map(([kind, piece]) => element("span", kind, piece)))
+      row.append(element("span", "number", i + 1), code)
+      return row
+    })
+    if (fault?.line && rows[fault.line - 1]) {
+      rows[fault.line - 1].classList.add("faulty")
+      rows[fault.line - 1].append(element("span", "fault-text", `${fault.type}: ${fault.message}`))
+    }
+    body.replaceChildren(...rows)
+  }
+  const lineOf = event => Number(event.target.closest?.(".row.linked")?.dataset.line) || null
+  body.addEventListener("pointerover", event => onHover(lineOf(event)))
+  body.addEventListener("pointerleave", () => onHover(null))
+  body.addEventListener("click", event => { const line = lineOf(event); if (line) onPick(line) })
+  body.addEventListener("keydown", event => {
+    const line = lineOf(event)
+    if (line && (event.key === "Enter" || event.key === " ")) { event.preventDefault(); event.stopPropagation(); onPick(line) }
+  })
+  return {
+    show(text, fault, counts) {
+      const key = JSON.stringify([text, fault])
+      if (key !== program) draw(text, fault)
+      program = key
+      rows.forEach((row, i) => {
+        const count = counts.get(i + 1) || 0
+        row.classList.toggle("linked", count > 0)
+        row.tabIndex = count ? 0 : -1
+        if (count) row.setAttribute("aria-label", `line ${i + 1}, ${count === 1 ? "1 box" : `${count} boxes`} of the picture`)
+        row.title = count ? "Click: mark what this line made" : ""
+      })
+    },
+    // Marks the lines that a node comes from, the line that a visitor chose, and the lines that changed a saved tensor.
+    mark(lines, chosen, changed) {
+      rows.forEach((row, i) => {
+        row.classList.toggle("marked", lines.includes(i + 1))
+        row.classList.toggle("chosen", chosen === i + 1)
+        row.classList.toggle("changing", changed.includes(i + 1))
+      })
+      const first = rows[(lines[0] ?? 0) - 1]
+      if (first && lines.length < 4) {
+        const above = first.offsetTop - host.scrollTop, below = above + first.offsetHeight - host.clientHeight
+        if (above < 0) host.scrollTop += above - 24
+        else if (below > 0) host.scrollTop += below + 24
+      }
+    },
+  }
+}

@@ -1,0 +1,114 @@
+"""Values as the picture writes them: ``Plain`` data (lab.instruments.records) to short and to exact text.
+
+Short text has three significant digits and at most four elements; exact text is what the details panel shows.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+from unicodedata import east_asian_width
+
+from lab.quantities import bytes_text
+
+NAMED = {"NaN": "NaN", "Infinity": "∞", "-Infinity": "−∞"}
+SHOWN_ELEMENTS = 4
+EXACT_CHARACTERS = 600
+
+
+def number(value: Any, digits: int = 3) -> str:
+    """One element: ``digits`` significant digits and a true minus sign. Text passes: NaN by name, complex as it is."""
+    if isinstance(value, str):
+        return NAMED.get(value, value.strip("()").replace("-", "−"))
+    if isinstance(value, bool) or value is None:
+        return str(value)
+    if isinstance(value, int) and abs(value) < 10**6:
+        return str(value).replace("-", "−")
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1000:
+        return f"{value:.1f}".replace("-", "−")
+    mantissa, _, power = f"{value:.{digits}g}".partition("e")
+    return (f"{mantissa}e{int(power)}" if power else mantissa).replace("-", "−")
+
+
+def short(value: Any) -> str:
+    """A value for a card or an edge: ``0.24 0.21``, ``[1 2] [3 4]``, ``−1.2 … 3.4`` for a summary, empty for None."""
+    if value is None:
+        return ""
+    if isinstance(value, dict):
+        if "min" not in value:
+            return f"{len(value)} entries"
+        return f"{number(value['min'])} … {number(value['max'])}"
+    if not isinstance(value, list):
+        return number(value)
+    if not value:
+        return "empty"
+    if isinstance(value[0], list):
+        inner = [f"[{_row(row, 3)}]" for row in value[:2]]
+        return " ".join(inner) + (" …" if len(value) > 2 else "")
+    return _row(value, SHOWN_ELEMENTS)
+
+
+def short_gradient(value: Any) -> str:
+    """As ``short``; a large tensor by its norm, which is what one asks of a gradient."""
+    if isinstance(value, dict) and "norm" in value:
+        return f"norm {number(value['norm'])}"
+    return short(value)
+
+
+def _row(row: Any, limit: int) -> str:
+    if not isinstance(row, list):
+        return number(row)
+    if row and isinstance(row[0], list):
+        return f"[{_row(row[0], 2)}]" + (" …" if len(row) > 1 else "")
+    return " ".join(number(v) for v in row[:limit]) + (" …" if len(row) > limit else "")
+
+
+def exact(value: Any) -> str:
+    """All digits, as Python prints them; cut after EXACT_CHARACTERS."""
+    if value is None:
+        return "None"
+    if isinstance(value, dict):
+        text = " · ".join(f"{k} {exact(v)}" for k, v in value.items())
+    elif isinstance(value, list):
+        text = "[" + ", ".join(exact(v) for v in islice(value, 200)) + ("]" if len(value) <= 200 else ", …]")
+    else:
+        text = NAMED.get(value, value) if isinstance(value, str) else repr(value)
+    return text if len(text) <= EXACT_CHARACTERS else text[:EXACT_CHARACTERS] + " …"
+
+
+def shape_text(shape: list[int] | None) -> str:
+    """``[2, 3]``; a tensor without dimensions is a scalar; empty where the shape is unknown."""
+    if shape is None:
+        return ""
+    return f"[{', '.join(map(str, shape))}]" if shape else "scalar"
+
+
+def short_bytes(count: int) -> str:
+    return bytes_text(count).partition(" (")[0]
+
+
+_WIDTHS = {
+    c: w
+    for group, w in ((" .,:;!|'ijl()[]/\\ftI", 0.29), ("r-·`", 0.34), ("mwMW@%—", 0.9))
+    for c in group
+    for w in (w,)
+}
+
+
+def text_width(text: str, size_px: float, bold: bool = False) -> float:
+    """Pixels that ``text`` takes in a sans-serif face: Helvetica's advance widths, rounded up by class."""
+    ems = 0.0
+    for c in text:
+        wide = 1.0 if east_asian_width(c) in "WF" else 0.72 if c.isupper() else 0.56
+        ems += _WIDTHS.get(c, wide)
+    return ems * size_px * (1.08 if bold else 1.0)
+
+
+def clip(text: str, width_px: float, size_px: float, bold: bool = False) -> str:
+    """``text``, shortened with … until it fits."""
+    text = text[:400]
+    if text_width(text, size_px, bold) <= width_px:
+        return text
+    while text and text_width(text + "…", size_px, bold) > width_px:
+        text = text[:-1]
+    return text.rstrip() + "…"

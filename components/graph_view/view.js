@@ -1,0 +1,148 @@
+// Zoom and pan of the stage: wheel, drag, pinch, buttons, overview.
+
+const FIT_LIMIT = 1.35, READABLE = 0.45, FAR = 0.5, MARGIN = 22
+
+function createView(stage, world, overview, onChange) {
+  const view = { k: 1, x: 0, y: 0, fitted: true, width: 0, height: 0, largest: FIT_LIMIT }
+  const bounds = () => [stage.clientWidth, stage.clientHeight]
+
+  view.paint = (smooth = false) => {
+    world.classList.toggle("smooth", smooth)
+    world.style.transform = `translate(${view.x}px, ${view.y}px) scale(${view.k})`
+    stage.classList.toggle("far", view.k < FAR)
+    overview.paint(view, bounds())
+    onChange()
+  }
+  view.fitScale = () => {
+    const [w, h] = bounds()
+    return Math.min((w - 2 * MARGIN) / view.width, (h - 2 * MARGIN) / view.height, view.largest)
+  }
+  view.fit = (smooth = true) => {
+    const [w, h] = bounds()
+    view.k = Math.max(0.02, view.fitScale())
+    view.x = (w - view.width * view.k) / 2
+    view.y = (h - view.height * view.k) / 2
+    view.fitted = true
+    view.paint(smooth)
+  }
+  // First look at a picture: all of it where that can be read, else its end, where backward starts.
+  view.open = focus => {
+    if (view.fitScale() >= READABLE || !focus) return view.fit(false)
+    const [w, h] = bounds()
+    view.k = Math.min(0.75, view.largest)
+    view.x = w / 2 - focus.x * view.k
+    view.y = h - MARGIN - Math.min(view.height, focus.y + focus.h / 2 + MARGIN) * view.k
+    view.fitted = false
+    view.paint()
+  }
+  view.zoom = (factor, px = bounds()[0] / 2, py = bounds()[1] / 2, smooth = false) => {
+    const k = Math.max(0.02, Math.min(3, view.k * factor))
+    view.x = px - ((px - view.x) * k) / view.k
+    view.y = py - ((py - view.y) * k) / view.k
+    view.k = k
+    view.fitted = false
+    view.paint(smooth)
+  }
+  view.centre = (x, y, smooth = true) => {
+    const [w, h] = bounds()
+    view.x = w / 2 - x * view.k
+    view.y = h / 2 - y * view.k
+    view.fitted = false
+    view.paint(smooth)
+  }
+  // Move as little as needed to see these cards; the first one wins where not all fit.
+  view.reveal = cards => {
+    if (!cards.length) return
+    const [w, h] = bounds()
+    let moved = false
+    if (view.k < READABLE && !view.fitted) { view.k = 0.75; moved = true }
+    for (const card of [...cards].reverse()) {
+      const half = [(card.w / 2) * view.k + MARGIN, (card.h / 2) * view.k + MARGIN]
+      for (const [axis, at, size, r] of [["x", card.x, w, half[0]], ["y", card.y, h, half[1]]]) {
+        const seen = view[axis] + at * view.k
+        const to = Math.max(Math.min(r, size / 2), Math.min(Math.max(size - r, size / 2), seen))
+        if (Math.abs(to - seen) > 0.5) { view[axis] += to - seen; moved = true }
+      }
+    }
+    if (moved) view.paint(true)
+  }
+
+  stage.addEventListener("wheel", event => {
+    event.preventDefault()
+    const rect = stage.getBoundingClientRect()
+    const pixels = event.deltaY * (event.deltaMode === 1 ? 16 : 1)
+    view.zoom(Math.exp(-Math.max(-120, Math.min(120, pixels)) / 400), event.clientX - rect.left, event.clientY - rect.top)
+  }, { passive: false })
+  watchPointers(stage, view)
+  const observer = new ResizeObserver(() => (view.fitted && view.width ? view.fit(false) : view.width && view.paint()))
+  observer.observe(stage)
+  view.end = () => observer.disconnect()
+  return view
+}
+
+function watchPointers(stage, view) {
+  const pointers = new Map()
+  view.dragged = false
+  stage.addEventListener("pointerdown", event => {
+    if (event.target.closest(".overlay")) return
+    pointers.set(event.pointerId, [event.clientX, event.clientY])
+    if (pointers.size === 1) view.dragged = false
+  })
+  stage.addEventListener("pointermove", event => {
+    const before = pointers.get(event.pointerId)
+    if (!before) return
+    const now = [event.clientX, event.clientY]
+    const [dx, dy] = [now[0] - before[0], now[1] - before[1]]
+    if (!view.dragged && Math.hypot(dx, dy) < 4) return
+    if (!view.dragged) stage.setPointerCapture(event.pointerId)
+    view.dragged = true
+    const other = [...pointers].find(([id]) => id !== event.pointerId)?.[1]
+    if (other) {
+      const rect = stage.getBoundingClientRect()
+      const distance = p => Math.max(1, Math.hypot(p[0] - other[0], p[1] - other[1]))
+      view.zoom(distance(now) / distance(before), other[0] - rect.left, other[1] - rect.top)
+    } else {
+      view.x += dx
+      view.y += dy
+      view.fitted = false
+      view.paint()
+    }
+    pointers.set(event.pointerId, now)
+  })
+  for (const end of ["pointerup", "pointercancel", "lostpointercapture"])
+    stage.addEventListener(end, event => pointers.delete(event.pointerId))
+}
+
+// The whole picture in a corner, shown while only a part of it is on the stage.
+function createOverview(host, onPick) {
+  const svg = svgElement("svg", { "aria-hidden": "true" })
+  const boxes = svgElement("path", { class: "overview-boxes" })
+  const window_ = svgElement("rect", { class: "overview-window" })
+  svg.append(boxes, window_)
+  host.append(svg)
+  let size = [1, 1]
+  const pick = event => {
+    if (!(event.buttons & 1)) return
+    const rect = svg.getBoundingClientRect()
+    onPick(((event.clientX - rect.left) / rect.width) * size[0], ((event.clientY - rect.top) / rect.height) * size[1])
+  }
+  svg.addEventListener("pointerdown", pick)
+  svg.addEventListener("pointermove", pick)
+  return {
+    show(cards, newSize) {
+      size = newSize
+      const k = Math.min(130 / size[0], 150 / size[1])
+      svg.setAttribute("viewBox", `0 0 ${size[0]} ${size[1]}`)
+      svg.setAttribute("width", Math.max(26, size[0] * k))
+      svg.setAttribute("height", Math.max(26, size[1] * k))
+      svg.setAttribute("preserveAspectRatio", "none")
+      boxes.setAttribute("d", cards.map(c => `M${c.x - c.w / 2} ${c.y - c.h / 2}h${c.w}v${c.h}h${-c.w}z`).join(""))
+    },
+    paint(view, [w, h]) {
+      const whole = view.x >= -1 && view.y >= -1 && view.x + size[0] * view.k <= w + 1 && view.y + size[1] * view.k <= h + 1
+      host.hidden = whole
+      const rect = { x: -view.x / view.k, y: -view.y / view.k, width: w / view.k, height: h / view.k }
+      for (const [name, value] of Object.entries(rect)) window_.setAttribute(name, value)
+    },
+  }
+}

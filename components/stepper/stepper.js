@@ -1,0 +1,129 @@
+// Transport bar for figures that are stepped or played. See __init__.py for the interface.
+
+const ICON_PATHS = {
+  first: "M4 3.5v9M12.5 3.5 6.5 8l6 4.5z",
+  previous: "M11 3.5 5 8l6 4.5z",
+  play: "M5 3.2 12.5 8 5 12.8z",
+  pause: "M5.2 3.5v9M10.8 3.5v9",
+  next: "m5 3.5 6 4.5-6 4.5z",
+  last: "M12 3.5v9M3.5 3.5l6 4.5-6 4.5z",
+}
+
+function element(tag, className, text) {
+  const made = document.createElement(tag)
+  if (className) made.className = className
+  if (text !== undefined) made.textContent = text
+  return made
+}
+
+function svgElement(tag, attributes = {}, text) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag)
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value)
+  if (text !== undefined) made.textContent = text
+  return made
+}
+
+function icon(name) {
+  const svg = svgElement("svg", { viewBox: "0 0 16 16", class: `icon icon-${name}`, "aria-hidden": "true" })
+  svg.append(svgElement("path", { d: ICON_PATHS[name] }))
+  return svg
+}
+
+function iconButton(name, label, onClick) {
+  const button = element("button", "tool")
+  button.type = "button"
+  button.title = label
+  button.setAttribute("aria-label", label)
+  button.append(icon(name))
+  button.addEventListener("click", onClick)
+  return button
+}
+
+function createStepper(host, onMove) {
+  const FASTEST_MS = 120, SLOWEST_MS = 1000, WHOLE_PASS_MS = 60000
+  let count = 0, position = 0, idle = "", timer = null
+  host.classList.add("stepper")
+  host.setAttribute("role", "group")
+  host.setAttribute("aria-label", "Steps")
+
+  const go = (to, playing = false) => {
+    if (!playing) stop()
+    const bounded = Math.max(0, Math.min(count, to))
+    if (bounded !== position) {
+      position = bounded
+      onMove(position)
+    }
+    paint()
+  }
+  const stop = () => {
+    clearInterval(timer)
+    timer = null
+    paint()
+  }
+  const play = () => {
+    if (timer) return stop()
+    if (!count) return
+    if (position === count) go(0)
+    go(position + 1)
+    const pause_ms = Math.max(FASTEST_MS, Math.min(SLOWEST_MS, WHOLE_PASS_MS / count))
+    timer = setInterval(() => (position < count ? go(position + 1, true) : stop()), pause_ms)
+    paint()
+  }
+
+  const buttons = {
+    first: iconButton("first", "Before the first step (Home)", () => go(0)),
+    previous: iconButton("previous", "Previous step (←)", () => go(position - 1)),
+    play: iconButton("play", "Play (Space)", play),
+    next: iconButton("next", "Next step (→)", () => go(position + 1)),
+    last: iconButton("last", "Last step (End)", () => go(count)),
+  }
+  const slider = element("input", "slider")
+  slider.type = "range"
+  slider.min = 0
+  slider.setAttribute("aria-label", "Step")
+  slider.addEventListener("input", () => go(Number(slider.value)))
+  const text = element("span", "position")
+  host.append(...Object.values(buttons), slider, text)
+
+  const paint = () => {
+    slider.max = count
+    slider.value = position
+    slider.disabled = !count
+    text.textContent = position ? `step ${position.toLocaleString("en")} of ${count.toLocaleString("en")}` : idle
+    slider.setAttribute("aria-valuetext", text.textContent)
+    slider.style.setProperty("--filled", count ? `${(100 * position) / count}%` : "0%")
+    buttons.first.disabled = buttons.previous.disabled = !position
+    buttons.next.disabled = buttons.last.disabled = position >= count
+    buttons.play.disabled = !count
+    const face = timer ? "pause" : "play"
+    if (!buttons.play.querySelector(`.icon-${face}`)) buttons.play.replaceChildren(icon(face))
+    buttons.play.title = timer ? "Pause (Space)" : "Play (Space)"
+    buttons.play.setAttribute("aria-label", buttons.play.title)
+  }
+
+  const moves = {
+    ArrowRight: () => go(position + 1),
+    ArrowLeft: () => go(position - 1),
+    Home: () => go(0),
+    End: () => go(count),
+    " ": play,
+  }
+  return {
+    get position() { return position },
+    get count() { return count },
+    go,
+    stop,
+    setCount(newCount, newPosition, idleText) {
+      if (newCount !== count) stop()
+      count = newCount
+      position = Math.min(newPosition, newCount)
+      idle = idleText
+      paint()
+    },
+    key(event) {
+      const move = count && moves[event.key]
+      if (move) move()
+      return Boolean(move)
+    },
+  }
+}

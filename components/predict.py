@@ -16,10 +16,12 @@ PREDICTING = "predict-first"
 def predict_toggle(state: PageState) -> None:
     """Remembered for the visit, on every page."""
     key = state.key("predict")
-    if key not in st.session_state:
-        st.session_state[key] = st.session_state.get(PREDICTING, False)
-    st.session_state[PREDICTING] = st.toggle(
-        "Predict first", key=key, help="Covers the figure of a preset until you have said what it will show."
+    st.session_state.setdefault(key, st.session_state.get(PREDICTING, False))
+    st.toggle(
+        "Predict first",
+        key=key,
+        help="Covers the figure of a preset until you have said what it will show.",
+        on_change=lambda: st.session_state.update({PREDICTING: st.session_state[key]}),
     )
 
 

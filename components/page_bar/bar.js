@@ -32,8 +32,9 @@ export default function ({ data, parentElement, setStateValue }) {
   const memory = (parentElement.labBar ??= {})
   const toggle = () => setStateValue("present", !data.presenting)
 
-  present.querySelector("span").textContent = data.presenting ? "Leave presenter mode" : "Present"
+  present.querySelector("span").textContent = data.presenting ? "Leave" : "Present"
   present.setAttribute("aria-pressed", String(data.presenting))
+  present.title = "Presenter mode (p)"
   present.onclick = toggle
   link.onclick = async () => {
     const address = await settledAddress()

@@ -1,0 +1,71 @@
+"""The autograd page: what a visitor types, and what comes back."""
+
+from __future__ import annotations
+
+from streamlit.testing.v1 import AppTest
+
+from components.share_link import pack
+from tests.pages.test_every_page import measured, opened, run, until
+
+PAGE = "autograd_graph.py"
+BROKEN = "x = torch.ones(3, requires_grad=True)\nprint('**not bold**')\ny = x @ torch.ones(4)\n"
+FIXED = "x = torch.ones(3, requires_grad=True)\nloss = (2 * x).sum()\nloss.backward()\n"
+
+
+def press_run(at: AppTest, code: str, number: int) -> AppTest:
+    at.session_state["ag-editor"] = {"sent": {"text": code, "run": number}}
+    run(at)
+    return until(at, lambda at: not at.progress and (measured(at) or bool(at.code)))
+
+
+def table(at: AppTest, column: str) -> list[dict]:
+    """Rows of the table that has this column."""
+    return next(frame.value for frame in at.dataframe if column in frame.value.columns).to_dict("records")
+
+
+def gradients(at: AppTest) -> dict[str, str]:
+    return {row["name"]: row["grad"] for row in table(at, "grad")}
+
+
+def test_the_default_program_has_its_tables():
+    at = until(opened(PAGE), measured)
+    steps = table(at, "handed on")
+    assert [row["step"] for row in steps] == list(range(1, len(steps) + 1))
+    assert steps[0]["node"] == "SumBackward0"
+    # x: sigmoid'(0.5) * 0.5 + 1, sigmoid'(-2) * -1 + 1
+    assert gradients(at)["x"] == "[1.1175, 0.895006]"
+    assert {row["slot"] for row in table(at, "slot")} == {"self", "other", "result"}
+
+
+def test_type_meet_an_error_at_its_line_and_fix_it():
+    at = press_run(until(opened(PAGE), measured), BROKEN, 1)
+    assert any("Your program stopped" in element.value and "line 3" in element.value for element in at.markdown)
+    assert at.code[0].value.startswith("RuntimeError")
+    assert any(block.value == "**not bold**" for block in at.code)
+    press_run(at, FIXED, 2)
+    assert not any("Your program stopped" in element.value for element in at.markdown)
+    assert gradients(at) == {"x": "[2.0, 2.0, 2.0]"}
+
+
+def test_text_without_run_is_kept_and_not_run():
+    at = until(opened(PAGE), measured)
+    at.session_state["ag-editor"] = {"sent": {"text": FIXED, "run": 0}}
+    run(at)
+    assert set(gradients(at)) == {"w", "x"}
+    assert any("Press Run" in element.value for element in at.text)
+    assert "ag-code" in at.query_params
+
+
+def test_a_program_in_a_link_waits_for_run():
+    at = opened(PAGE, ag_code=pack(FIXED))
+    assert any("Read it, then press Run" in element.value for element in at.text)
+    assert not at.dataframe
+    press_run(at, FIXED, 1)
+    assert gradients(at) == {"x": "[2.0, 2.0, 2.0]"}
+
+
+def test_a_damaged_link_is_said():
+    at = opened(PAGE, ag_code="x!", ag_seed="-1")
+    said = [element.value for element in at.warning]
+    assert any("damaged" in text for text in said)
+    assert any("seed = -1 is outside" in text for text in said)

@@ -25,12 +25,21 @@ def program_frames(file: str) -> list[types.FrameType]:
 
 
 def named_tensors(scopes: list[Mapping[str, Any]]) -> Iterator[tuple[str, torch.Tensor]]:
-    """(name, tensor), plain variables of all scopes first, then what is inside other objects. A tensor may come twice."""
+    """(name, tensor): parameters of modules first, then plain variables, then what is inside other objects.
+
+    A tensor may come more than once. A parameter is best known by its module: a loop variable may name it too.
+    """
     visible = [(name, value) for scope in scopes for name, value in scope.items() if not name.startswith("_")]
-    yield from ((name, value) for name, value in visible if isinstance(value, torch.Tensor))
+    ranks = ([], [], [])
     for name, value in visible:
-        if not isinstance(value, (torch.Tensor, type, types.ModuleType, types.FunctionType)):
-            yield from _inside(name, value, _DEPTH)
+        if isinstance(value, torch.nn.Module):
+            ranks[0].append((name, value))
+        elif isinstance(value, torch.Tensor):
+            ranks[1].append((name, value))
+        elif not isinstance(value, (type, types.ModuleType, types.FunctionType)):
+            ranks[2].append((name, value))
+    for name, value in (pair for rank in ranks for pair in rank):
+        yield from _inside(name, value, _DEPTH)
 
 
 def _inside(name: str, value: Any, depth: int) -> Iterator[tuple[str, torch.Tensor]]:

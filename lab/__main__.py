@@ -1,0 +1,189 @@
+"""The command line: ``python -m lab list | run | check``.
+
+Exit status: 0 also when a visitor's program failed (the error is in the answer), 1 for a fault of the lab or a failed
+check, 2 for bad arguments, with one line that says what is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import pkgutil
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import lab.experiments
+from lab import check, wire
+from lab.contract import Fault, ParamsError, knobs, program_knob
+from lab.execution.executor import Executor, Job
+
+_FOREVER_S = 3600.0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command. Returns the exit status."""
+    given = _parser().parse_args(arguments)
+    try:
+        return given.command(given)
+    except (ParamsError, OSError) as error:
+        print(f"lab: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m lab", description="What PyTorch really does, measured.")
+    commands = parser.add_subparsers(required=True, metavar="list | run | check")
+    commands.add_parser("list", help="experiments, one line each").set_defaults(command=_list)
+    run = commands.add_parser("run", help="run one experiment, or one request a line of a file")
+    run.add_argument("name", choices=_names(), metavar="NAME")
+    run.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="settings")
+    run.add_argument("--code", metavar="FILE", help="a program; - reads standard input")
+    run.add_argument("--batch", metavar="FILE", help="one JSON object of knobs a line; - reads standard input")
+    run.add_argument("--device", choices=("cpu", "cuda"))
+    run.add_argument("--json", action="store_true", help="print one JSON object")
+    run.set_defaults(command=_run)
+    checks = commands.add_parser("check", help="every instrument against its oracle on this host")
+    checks.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    checks.add_argument("--json", action="store_true", help="print one JSON object")
+    checks.set_defaults(command=_check)
+    return parser
+
+
+def _names() -> list[str]:
+    return sorted(module.name for module in pkgutil.iter_modules(lab.experiments.__path__))
+
+
+def _experiment(name: str) -> Any:
+    return importlib.import_module(f"lab.experiments.{name}")
+
+
+def _list(given: argparse.Namespace) -> int:
+    for name in _names():
+        print(f"{name}  {(_experiment(name).__doc__ or '').splitlines()[0]}")
+    return 0
+
+
+def _run(given: argparse.Namespace) -> int:
+    experiment = _experiment(given.name)
+    shared = _settings(given, experiment.Params)
+    requests = _batch(given.batch) if given.batch else iter([{}])
+    executor, status = Executor(), 0
+    try:
+        for request in requests:
+            answer, lab_fault = _answer(executor, given.name, experiment.Params, shared, request, bool(given.batch))
+            _print(answer, as_json=given.json or bool(given.batch))
+            status = 1 if lab_fault else status
+    finally:
+        executor.close()
+    return status
+
+
+def _settings(given: argparse.Namespace, params_type: type) -> dict[str, Any]:
+    """Knob values from the command line, checked."""
+    known, found = knobs(params_type), {}
+    for setting in given.settings:
+        name, equals, text = setting.partition("=")
+        if name not in known or not equals:
+            raise ParamsError(f"--set {setting}: give KNOB=VALUE with one of {', '.join(known)}")
+        found[name] = known[name].parse(text)
+    if given.device:
+        found["device"] = known["device"].parse(given.device)
+    if given.code:
+        program = program_knob(params_type)
+        if program is None:
+            raise ParamsError(f"--code: {given.name} takes no program")
+        found[program.name] = _text(given.code)
+    return found
+
+
+def _text(name: str) -> str:
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ParamsError(f"{name} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+
+
+def _batch(name: str) -> Iterator[Any]:
+    """Requests of a batch file; a line that is no request gives the ParamsError itself."""
+    for line in _text(name).splitlines():
+        if line.strip():
+            try:
+                request = wire.loads(line)
+                yield request if isinstance(request, dict) else ParamsError(f"a line is a JSON object, not {line:.60}")
+            except wire.WireError as error:
+                yield ParamsError(str(error))
+
+
+def _answer(
+    executor: Executor, name: str, params_type: type, shared: dict[str, Any], request: Any, keep_going: bool
+) -> tuple[dict[str, Any], bool]:
+    """(what is printed for one request, whether the lab itself failed)."""
+    try:
+        if isinstance(request, ParamsError):
+            raise request
+        values = {**shared, **request}
+        params = wire.decode(params_type, values)
+    except (ParamsError, wire.WireError) as error:
+        if not keep_going:
+            raise ParamsError(str(error)) from None
+        refused = Fault("ParamsError", str(error), repair=f"Knobs: {', '.join(knobs(params_type))}.")
+        return {"experiment": name, "error": wire.encode(refused), "result": None, "findings": []}, False
+    job = executor.wait(executor.submit(name, params, visitor="command line", fresh=True), _FOREVER_S)
+    return _described(executor, job), bool(job.trace)
+
+
+def _described(executor: Executor, job: Job) -> dict[str, Any]:
+    host = executor.host()
+    fault = job.fault or getattr(job.result, "fault", None)
+    return {
+        "experiment": job.experiment,
+        "params": wire.encode(job.params),
+        "device": getattr(job.params, "device", "cpu"),
+        "versions": {"python": host.python, "torch": host.torch},
+        "seconds": job.seconds,
+        "result": wire.encode(job.result),
+        "findings": wire.encode(job.findings),
+        "error": wire.encode(fault),
+    }
+
+
+def _print(answer: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(answer, allow_nan=False), flush=True)
+        return
+    print(*_words(answer), sep="\n")
+
+
+def _words(answer: dict[str, Any]) -> Iterable[str]:
+    """The answer for a person at a terminal: what was printed, what to notice, what went wrong."""
+    result, error = answer["result"] or {}, answer["error"]
+    if result.get("printed"):
+        yield result["printed"].rstrip("\n")
+    for finding in answer["findings"]:
+        line = f" (line {finding['line']})" if finding["line"] else ""
+        yield f"{finding['level']}: {finding['title']}{line}\n    {finding['text']}"
+        if finding["repair"]:
+            yield f"    {finding['repair']}"
+    if error:
+        line = f" on line {error['line']}" if error["line"] else ""
+        yield f"{error['type']}{line}: {error['message']}"
+        yield from (f"    {error[part]}" for part in ("explanation", "repair") if error[part])
+    yield f"{answer['experiment']} on {answer['device']}, torch {answer['versions']['torch']}, {answer['seconds']:.3f} s"
+
+
+def _check(given: argparse.Namespace) -> int:
+    outcomes = check.run_checks(given.device)
+    failed = [outcome for outcome in outcomes if not outcome.ok]
+    if given.json:
+        print(wire.dumps({"device": given.device, "ok": not failed, "checks": outcomes}))
+    else:
+        for outcome in outcomes:
+            print(f"{'ok    ' if outcome.ok else 'FAILED'}  {outcome.name}{f': {outcome.detail}' if outcome.detail else ''}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

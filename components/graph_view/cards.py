@@ -103,7 +103,7 @@ def box_card(box: Box, nodes: dict[int, dict[str, Any]], freed_at: int | None) -
 
 def storage_bytes(saved: Iterable[dict[str, Any]]) -> int:
     """Bytes of the distinct storages that these saved tensors keep alive."""
-    return sum({s["storage"]: s["bytes"] or 0 for s in saved if s["storage"] is not None}.values())
+    return sum({s["storage"]: s["storage_bytes"] or 0 for s in saved if s["storage"] is not None}.values())
 
 
 def _operations(members: list[dict[str, Any]]) -> str:
@@ -133,14 +133,21 @@ def changed(saved: dict[str, Any]) -> bool:
 
 
 def _tag(saved: dict[str, Any]) -> tuple[str, str]:
-    if saved["shape"] is None:
+    if saved["recomputed"] or saved["shape"] is None:
         return "placeholder", f"{saved['slot']}: recomputed in backward"
     if changed(saved):
         where = f" (line {saved['changed_line']})" if saved["changed_line"] else ""
         return "changed", f"{saved['slot']}: saved v{saved['saved_version']}, now v{saved['current_version']}{where}"
-    what = f" = leaf {saved['leaf']}" if saved["leaf"] else f" {shape_text(saved['shape'])}"
     version = f" · v{saved['saved_version']}" if saved["saved_version"] is not None else ""
-    return "kept", f"{saved['slot']}{what}{version}"
+    return "kept", f"{saved['slot']} = {_saved_name(saved)}{version}"
+
+
+def _saved_name(saved: dict[str, Any]) -> str:
+    if saved["leaf"]:
+        return f"leaf {saved['leaf']}"
+    if saved["variable"]:
+        return saved["variable"]
+    return f"view of {saved['view_of']}" if saved["view_of"] else shape_text(saved["shape"])
 
 
 def _sized(card: Card) -> Card:
@@ -178,16 +185,23 @@ def _node_details(node: dict[str, Any], gradient: Any) -> list[list[str]]:
 
 
 def _saved_details(saved: dict[str, Any]) -> str:
-    if saved["shape"] is None:
+    if saved["recomputed"] or saved["shape"] is None:
         return "a placeholder: its forward runs again when backward asks for it"
+    name = _saved_name(saved)
+    size = "" if saved["bytes"] is None else bytes_text(saved["bytes"])
+    whole = saved["storage_bytes"]
+    by = f" ({saved['changed_by']})" if saved["changed_by"] else ""
     parts = [
+        name if saved["leaf"] or saved["variable"] or saved["view_of"] else "",
         f"{shape_text(saved['shape'])} {saved['dtype']}",
-        "" if saved["bytes"] is None else f"{bytes_text(saved['bytes'])}, storage {saved['storage']}",
-        f"is leaf {saved['leaf']}" if saved["leaf"] else "",
+        size,
+        f"in storage {saved['storage']} of {bytes_text(whole)}"
+        if whole is not None and whole != saved["bytes"]
+        else "",
         ""
         if saved["saved_version"] is None
         else f"version {saved['saved_version']} when saved, {saved['current_version']} now",
-        f"changed by line {saved['changed_line']}" if saved["changed_line"] else "",
+        f"changed by line {saved['changed_line']}{by}" if saved["changed_line"] else "",
         "freed by backward" if saved["freed"] else "still kept",
     ]
     return " · ".join(p for p in parts if p)

@@ -12,6 +12,8 @@ from unicodedata import east_asian_width
 from lab.quantities import bytes_text
 
 NAMED = {"NaN": "NaN", "Infinity": "∞", "-Infinity": "−∞"}
+SPACE = "\u2002"
+"""Between elements: wide enough to tell them apart in a proportional face."""
 SHOWN_ELEMENTS = 4
 EXACT_CHARACTERS = 600
 
@@ -30,37 +32,41 @@ def number(value: Any, digits: int = 3) -> str:
     return (f"{mantissa}e{int(power)}" if power else mantissa).replace("-", "−")
 
 
-def short(value: Any) -> str:
-    """A value for a card or an edge: ``0.24 0.21``, ``[1 2] [3 4]``, ``−1.2 … 3.4`` for a summary, empty for None."""
+def short(value: Any, gradient: bool = False) -> str:
+    """A value for a card or an edge: ``0.24 0.21``, ``[1 2] [3 4]``, ``−1.2 … 3.4`` for a summary, empty for None.
+
+    Of a large gradient the norm is written, which is what one asks of a gradient.
+    """
     if value is None:
         return ""
     if isinstance(value, dict):
-        if "min" not in value:
-            return f"{len(value)} entries"
-        return f"{number(value['min'])} … {number(value['max'])}"
+        return _summary(value, gradient)
     if not isinstance(value, list):
         return number(value)
     if not value:
         return "empty"
-    if isinstance(value[0], list):
-        inner = [f"[{_row(row, 3)}]" for row in value[:2]]
-        return " ".join(inner) + (" …" if len(value) > 2 else "")
-    return _row(value, SHOWN_ELEMENTS)
+    limit = SHOWN_ELEMENTS if not any(isinstance(v, (list, dict)) for v in value) else 2
+    parts = [_element(v, gradient) for v in value[:limit]]
+    return SPACE.join(parts) + (" …" if len(value) > limit else "")
 
 
 def short_gradient(value: Any) -> str:
-    """As ``short``; a large tensor by its norm, which is what one asks of a gradient."""
-    if isinstance(value, dict) and "norm" in value:
+    """``short`` of a gradient."""
+    return short(value, gradient=True)
+
+
+def _summary(value: dict[str, Any], gradient: bool) -> str:
+    if "min" not in value:
+        return f"{len(value)} entries"
+    if gradient:
         return f"norm {number(value['norm'])}"
-    return short(value)
+    return f"{number(value['min'])} … {number(value['max'])}"
 
 
-def _row(row: Any, limit: int) -> str:
-    if not isinstance(row, list):
-        return number(row)
-    if row and isinstance(row[0], list):
-        return f"[{_row(row[0], 2)}]" + (" …" if len(row) > 1 else "")
-    return " ".join(number(v) for v in row[:limit]) + (" …" if len(row) > limit else "")
+def _element(value: Any, gradient: bool) -> str:
+    if isinstance(value, list):
+        return f"[{short(value[:3], gradient)}{' …' if len(value) > 3 else ''}]" if value else "[]"
+    return "none" if value is None else short(value, gradient)
 
 
 def exact(value: Any) -> str:
@@ -89,7 +95,7 @@ def short_bytes(count: int) -> str:
 
 _WIDTHS = {
     c: w
-    for group, w in ((" .,:;!|'ijl()[]/\\ftI", 0.29), ("r-·`", 0.34), ("mwMW@%—", 0.9))
+    for group, w in ((" .,:;!|'ijl()[]/\\ftI", 0.29), ("r-·`", 0.34), (SPACE, 0.5), ("mwMW@%—", 0.9))
     for c in group
     for w in (w,)
 }

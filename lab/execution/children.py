@@ -102,7 +102,7 @@ class Zygote:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-B", "-m", "lab.execution.zygote", str(inner.fileno()), json.dumps(config)],
                 pass_fds=[inner.fileno()],
-                env=_environment(),
+                env=clean_environment(),
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -186,7 +186,7 @@ class Zygote:
             self._bury(number, None)
 
 
-def _environment() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
     """From scratch: a program may read the memory of its own process, so no secret may ever be in it."""
     return {
         "PATH": "/usr/bin:/bin",

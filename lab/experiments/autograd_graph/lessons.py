@@ -486,7 +486,7 @@ _SMALL_NETWORK = Lesson(
     evidence_name="bytes kept before backward",
     requirement="Say what a network keeps between forward and backward. Assume one training step.",
     mechanism=(
-        "Linear keeps its input and its weight, tanh its output, the loss both of its inputs. Distinct storages count once, "
+        "Linear keeps its input, and its weight where the input needs a gradient; tanh its output; the loss both inputs. A storage counts once, "
         "leaves included."
     ),
     proof="The saved tensors add up to the bytes shown, and to 0 after backward.",

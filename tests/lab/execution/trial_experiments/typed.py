@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
+import mmap  # noqa: F401 - these serve the attacks: they must reach the kernel, not end at an import
+import pickle  # noqa: F401
+import resource  # noqa: F401
+import shutil  # noqa: F401
+import signal  # noqa: F401
+import socket  # noqa: F401
+import subprocess  # noqa: F401
+import tempfile  # noqa: F401
+import urllib.request  # noqa: F401
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +45,14 @@ class Result:
 
 def run(params: Params, report: Report) -> Result:
     printed, fault = io.StringIO(), None
-    names = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "report": report, "__name__": "__main__"}
+    names = {
+        "torch": torch,
+        "nn": torch.nn,
+        "F": torch.nn.functional,
+        "math": math,
+        "report": report,
+        "__name__": "__main__",
+    }
     try:
         with contextlib.redirect_stdout(printed):
             exec(compile(params.code, "<program>", "exec"), names)

@@ -18,7 +18,7 @@ from typing import Any
 import lab.experiments
 from lab import check, wire
 from lab.contract import Fault, ParamsError, knobs, program_knob
-from lab.execution.executor import Executor, Job
+from lab.execution.executor import Executor, Host, Job
 
 _FOREVER_S = 3600.0
 
@@ -130,23 +130,24 @@ def _answer(
         if not keep_going:
             raise ParamsError(str(error)) from None
         refused = Fault("ParamsError", str(error), repair=f"Knobs: {', '.join(knobs(params_type))}.")
-        return {"experiment": name, "error": wire.encode(refused), "result": None, "findings": []}, False
+        return _described(executor.host(), name, None, error=refused), False
     job = executor.wait(executor.submit(name, params, visitor="command line", fresh=True), _FOREVER_S)
-    return _described(executor, job), bool(job.trace)
+    return _described(executor.host(), name, job, error=job.fault or getattr(job.result, "fault", None)), bool(
+        job.trace
+    )
 
 
-def _described(executor: Executor, job: Job) -> dict[str, Any]:
-    host = executor.host()
-    fault = job.fault or getattr(job.result, "fault", None)
+def _described(host: Host, name: str, job: Job | None, *, error: Fault | None) -> dict[str, Any]:
+    """One answer; ``job`` is None for a request that was never run."""
     return {
-        "experiment": job.experiment,
-        "params": wire.encode(job.params),
-        "device": getattr(job.params, "device", "cpu"),
+        "experiment": name,
+        "params": wire.encode(job.params) if job else None,
+        "device": getattr(job.params, "device", "cpu") if job else None,
         "versions": {"python": host.python, "torch": host.torch},
-        "seconds": job.seconds,
-        "result": wire.encode(job.result),
-        "findings": wire.encode(job.findings),
-        "error": wire.encode(fault),
+        "seconds": job.seconds if job else 0.0,
+        "result": wire.encode(job.result) if job else None,
+        "findings": wire.encode(job.findings) if job else [],
+        "error": wire.encode(error),
     }
 
 
@@ -181,7 +182,9 @@ def _check(given: argparse.Namespace) -> int:
         print(wire.dumps({"device": given.device, "ok": not failed, "checks": outcomes}))
     else:
         for outcome in outcomes:
-            print(f"{'ok    ' if outcome.ok else 'FAILED'}  {outcome.name}{f': {outcome.detail}' if outcome.detail else ''}")
+            print(
+                f"{'ok    ' if outcome.ok else 'FAILED'}  {outcome.name}{f': {outcome.detail}' if outcome.detail else ''}"
+            )
     return 1 if failed else 0
 
 

@@ -1,4 +1,6 @@
-"""Every operation on a tensor that requires gradients leaves a node behind: how to go back, and what to remember for it.
+"""What did autograd record?
+
+Every operation on a tensor that requires gradients leaves a node behind: how to go back, and what to remember for it.
 
 Together the nodes are the graph that ``backward`` walks. For z = f(y), y = g(x) the chain rule says
 dz/dx = dz/dy · dy/dx: each node takes the gradient of its output, multiplies by its own derivative, and hands the product

@@ -116,7 +116,8 @@ def _tags(node: dict[str, Any], freed_at: int | None) -> list[dict[str, Any]]:
     tags = []
     for s in saved[:TAGS_SHOWN] if len(saved) > TAGS_SHOWN + 1 else saved:
         state, text = _tag(s)
-        tags.append({"text": text, "state": state, "freed_at": freed_at if s["freed"] else None})
+        freed = s["freed"] and state != "placeholder"
+        tags.append({"text": text, "state": state, "freed_at": freed_at if freed else None})
     if len(tags) < len(saved):
         rest = saved[TAGS_SHOWN:]
         text = f"{len(rest):,} more · {short_bytes(storage_bytes(rest))}"

@@ -43,7 +43,7 @@ function createDetails(host, { onClose, onGo, onOpenBox }) {
 function createSearch(host, { onFound, onClose }) {
   host.hidden = true
   const input = element("input")
-  input.type = "search"
+  input.type = "text"
   input.placeholder = "operation, name, line 3"
   input.setAttribute("aria-label", "Search the graph")
   const count = element("span", "found")

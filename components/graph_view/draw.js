@@ -85,7 +85,7 @@ function drawFrame(frame) {
   const group = svgElement("g", { class: "frame", "data-box": frame.box, role: "button", tabindex: 0, "aria-label": `Close ${frame.title}` })
   const label = svgElement("text", { x: x + 12, y: y + 15 })
   label.append(svgElement("tspan", { class: "frame-title" }, frame.title), svgElement("tspan", { class: "frame-meta" }, frame.meta ? `  ${frame.meta}` : ""))
-  group.append(svgElement("rect", { x, y, width, height, rx: 12 }), label, boxHandle(x + width - 14, y + 13, "minus"))
+  group.append(svgElement("rect", { x, y, width, height, rx: 12 }), label, boxHandle(x + width - 3, y + 3, "minus"))
   return group
 }
 

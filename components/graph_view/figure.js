@@ -114,7 +114,7 @@ function createFigure(root) {
   }
   const setNote = step => {
     const last = stepper.position === data.steps.length && data.error
-    parts.note.classList.toggle("faulty", Boolean(last))
+    parts.note.classList.toggle("faulty", Boolean(last || (data.error && !step)))
     const idle = data.error ? `This pass stopped: ${data.error}` : data.steps.length ? "Walk the backward pass with the arrow keys, or play it with space." : data.nodes.length ? "No backward pass ran over this graph." : ""
     parts.note.textContent = last && step ? `${step.note} Then the pass stopped: ${data.error}` : step ? step.note : idle
     parts.note.title = step?.exact ? `incoming gradient: ${step.exact}` : ""
@@ -133,7 +133,8 @@ function createFigure(root) {
     stage.setAttribute("aria-label", next.description)
     picture.show(next)
     Object.assign(view, { width: next.size[0], height: next.size[1], largest: next.presenter ? 2 * FIT_LIMIT : FIT_LIMIT })
-    overview.show(next.nodes, next.size)
+    if (next.nodes.length) overview.show(next.nodes, next.size)
+    writeHeading(parts, next, chosen => send({ figure: data.figure, pass: chosen, open: null }))
     keepView(view, next, before, anchor)
     anchor = null
     const position = same && at !== undefined ? 1 + next.steps.findLastIndex(step => step.at[0] <= at) : 0
@@ -143,7 +144,6 @@ function createFigure(root) {
     search.setCards(next.nodes)
     select(next.figure === before.figure ? selected : null, false, !parts.details.hidden)
     lightLine(line = next.program === before.program ? line : null)
-    writeHeading(parts, next, chosen => send({ figure: data.figure, pass: chosen, open: null }))
   }
 
   const listingShown = shown => {
@@ -151,7 +151,7 @@ function createFigure(root) {
     listButton.setAttribute("aria-pressed", shown)
   }
   const listButton = iconButton("listing", "Show the program (l)", () => listingShown(!root.classList.contains("with-listing")))
-  const download = () => saveFile("autograd-graph.svg", pictureFile(parts.world, stage, data.size, [data.name, data.totals.join(" · ")], legendForFile(parts)), "image/svg+xml")
+  const download = () => saveFile("autograd-graph.svg", pictureFile(parts.world, stage, [data.name, data.totals.join(" · ")], legendForFile(parts)), "image/svg+xml")
   parts.tools.append(iconButton("search", "Search (/)", () => search.open()), listButton, iconButton("download", "Download as SVG", download))
   parts.zoom.append(iconButton("plus", "Zoom in (+)", () => view.zoom(1.3, undefined, undefined, true)),
     iconButton("minus", "Zoom out (−)", () => view.zoom(1 / 1.3, undefined, undefined, true)), iconButton("fit", "Fit the whole picture (f)", () => view.fit()))
@@ -179,11 +179,13 @@ function createFigure(root) {
 
 // New data: the same figure keeps its zoom, with the box that was opened or closed staying where it was.
 function keepView(view, next, before, anchor) {
+  if (!next.nodes.length) return
   if (next.figure !== before.figure || next.pass !== before.pass)
     return view.open(next.nodes.find(card => card.id === next.outputs.at(-1)))
   if (view.fitted && view.fitScale() >= READABLE) return view.fit()
   const frame = anchor && next.frames.find(f => f.box === anchor.box)
   const card = anchor && next.nodes.find(c => c.box === anchor.box)
+  if (frame && view.k < READABLE) return view.look(frame.rect)
   const at = frame ? [frame.rect[0] + frame.rect[2] / 2, frame.rect[1] + 12] : card ? [card.x, card.y - card.h / 2] : null
   if (at) {
     view.x = anchor.x - at[0] * view.k
@@ -260,7 +262,7 @@ function writeHeading(parts, data, onPass) {
 function legendForFile(parts) {
   return [...parts.legend.querySelectorAll(".entry:not(.direction)")].map(entry => {
     const style = getComputedStyle(entry.firstChild)
-    return { text: entry.textContent, fill: style.backgroundColor, line: style.borderTopColor, dash: style.borderTopStyle === "dashed" ? "3 2" : "" }
+    return { text: entry.textContent, fill: style.backgroundColor, line: style.borderLeftColor, dash: style.borderTopStyle === "dashed" ? "3 2" : "" }
   }).concat({ text: "data flows down, gradients flow up", fill: "none", line: "none" })
 }
 

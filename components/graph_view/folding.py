@@ -27,18 +27,20 @@ LEAVES_APART = 6
 REPEATS = 3
 """Fewest repetitions that become a box."""
 
-PartKind = Literal["part", "iteration", "leaves"]
+Kind = Literal["root", "module", "repeat", "iteration", "part", "leaves"]
 
 
 @dataclass(eq=False)
 class Box:
     """An interval of nodes that can be shown as one."""
 
-    kind: Literal["root", "module", "repeat", "iteration", "part", "leaves"]
+    kind: Kind
     title: str
     children: list[int | Box]
     label: str = ""
     """Class of a module; else the lines it comes from."""
+    lines: tuple[int | None, int | None] = (None, None)
+    """First and last line of the program that its functions come from."""
     id: str = ""
     leaves: list[int | Box] = field(default_factory=list)
     """Leaves used only inside, beside the children."""
@@ -153,28 +155,31 @@ class _Graph:
         self.marks: dict[Any, int] = {}
 
     def order(self) -> list[int]:
-        """Functions, sources before targets; after a node comes one of the same module, best one that uses its result."""
+        """Functions, sources before targets, found from the end: what is needed late comes late, next to its use."""
         leaf = set(self.leaves)
-        waiting = {i: sum(s not in leaf for s in self.sources[i]) for i in self.nodes if i not in leaf}
+        waiting = {i: len(self.targets[i]) for i in self.nodes if i not in leaf}
         ready: dict[tuple[str, ...], list[int]] = {}  # by every prefix of the module path
 
         def add(i: int) -> None:
-            for depth in range(len(self.path[i]) + 1):
-                ready.setdefault(self.path[i][:depth], []).append(i)
+            path = self.path[i]
+            for depth in range(len(path) + 1):
+                ready.setdefault(path[:depth], []).append(i)
 
-        for i in sorted((i for i, n in waiting.items() if not n), key=lambda i: -(self.nodes[i]["line"] or 0)):
-            add(i)
+        for i, users in waiting.items():
+            if not users:
+                add(i)
         done: dict[int, None] = {}
         at: tuple[str, ...] = ()
         while len(done) < len(waiting):
             i = self._next(ready, at, done)
             done[i] = None
             at = self.path[i]
-            for t in self.targets[i]:
-                waiting[t] -= 1
-                if not waiting[t]:
-                    add(t)
-        return list(done)
+            for s in self.sources[i]:
+                if s not in leaf:
+                    waiting[s] -= 1
+                    if not waiting[s]:
+                        add(s)
+        return list(done)[::-1]
 
     def _next(self, ready: dict[tuple[str, ...], list[int]], at: tuple[str, ...], done: dict[int, None]) -> int:
         for depth in range(len(at), -1, -1):
@@ -183,7 +188,7 @@ class _Graph:
                 stack.pop()
             if stack:
                 return stack.pop()
-        raise ValueError("the graph has a cycle: no node is left whose sources all came before")
+        raise ValueError("the graph has a cycle: no node is left whose users are all placed")
 
     def modules(self, ids: list[int], depth: int) -> list[int | Box]:
         """Runs of nodes with the same module path down to ``depth`` become boxes."""
@@ -199,7 +204,7 @@ class _Graph:
                 items += run
             else:
                 inside = self.modules(run, depth + 1)
-                items.append(Box("module", ".".join(path), self.shorten(inside), self.cls.get(path, "")))
+                items.append(self._box("module", ".".join(path), self.shorten(inside), inside, self.cls.get(path, "")))
             start = stop
         return items
 
@@ -226,14 +231,12 @@ class _Graph:
         rounds: list[int | Box] = list(items)
         if period > 1:
             groups = [items[k : k + period] for k in range(0, len(items), period)]
-            rounds = [
-                Box("iteration", f"round {k:,}", self.shorten(g), self._lines(g)) for k, g in enumerate(groups, 1)
-            ]
+            rounds = [self._box("iteration", f"round {k:,}", self.shorten(g), g) for k, g in enumerate(groups, 1)]
         title = f"{self._names(items[:period])} × {len(rounds):,}"
         inside = self._parts(rounds, "iteration", lambda first, last: f"rounds {first + 1:,}–{last:,}")
-        return Box("repeat", title, inside, self._lines(items[:period]))
+        return self._box("repeat", title, inside, items)
 
-    def _parts(self, items: list[int | Box], kind: PartKind, title: Callable[[int, int], str]) -> list[int | Box]:
+    def _parts(self, items: list[int | Box], kind: Kind, title: Callable[[int, int], str]) -> list[int | Box]:
         """Equal parts in as many levels as it takes; ``title`` names a part by its first index and the one after its last."""
 
         def split(first: int, last: int) -> list[int | Box]:
@@ -244,7 +247,7 @@ class _Graph:
             parts: list[int | Box] = []
             for a in range(first, last, size):
                 b = min(a + size, last)
-                parts.append(Box(kind, title(a, b), split(a, b), self._lines(items[a:b])) if b - a > 1 else items[a])
+                parts.append(self._box(kind, title(a, b), split(a, b), items[a:b]) if b - a > 1 else items[a])
             return parts
 
         return split(0, len(items))
@@ -292,15 +295,12 @@ class _Graph:
                 return ", ".join([*names][:3]) + ", …"
         return ", ".join(names)
 
-    def _lines(self, items: list[int | Box]) -> str:
-        """``lines 4–6``; of the first and the last item only when there are very many."""
-        ends = items if len(items) <= 1000 else [*items[:500], *items[-500:]]
-        lines = [self.nodes[n]["line"] for i in ends for n in (i.members() if isinstance(i, Box) else (i,))]
-        known = [line for line in lines if line]
-        if not known:
-            return ""
-        low, high = min(known), max(known)
-        return f"line {low}" if low == high else f"lines {low}–{high}"
+    def _box(self, kind: Kind, title: str, children: list[int | Box], items: list[int | Box], label: str = "") -> Box:
+        """A box over ``items``, labelled with their lines when there is no better ``label``."""
+        spans = [i.lines if isinstance(i, Box) else (self.nodes[i]["line"],) * 2 for i in items]
+        known = [line for span in spans for line in span if line]
+        lines = (min(known), max(known)) if known else (None, None)
+        return Box(kind, title, children, label or _lines_text(*lines), lines=lines)
 
 
 class _Periods:
@@ -339,6 +339,12 @@ class _Periods:
                 end += 1
             self.reach[period] = end
         return end
+
+
+def _lines_text(low: int | None, high: int | None) -> str:
+    if low is None:
+        return ""
+    return f"line {low}" if low == high else f"lines {low}–{high}"
 
 
 def _chain(parent: dict[int | Box, Box], item: int | Box) -> list[Box]:

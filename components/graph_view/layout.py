@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 TIME_LIMIT_S = 3.0
-NODE_GAP, RANK_GAP = 28, 46
+NODE_GAP, RANK_GAP = 28, 38
 """Pixels between neighbours in a rank, and between ranks: room for the text on an edge."""
 
 Point = tuple[float, float]
@@ -82,7 +82,7 @@ def _dot(sizes: tuple[tuple[int, int], ...], edges: tuple[tuple[int, int], ...],
         'node[shape=box fixedsize=true label=""] edge[arrowhead=none]',
     ]
     lines += [f"{i}[width={w / 72:.4f} height={h / 72:.4f}]" for i, (w, h) in enumerate(sizes)]
-    lines += [f"{a}->{b}" for a, b in edges]
+    lines += [f"{a}->{b}[id={i}]" for i, (a, b) in enumerate(edges)]
     counter = iter(range(10**6))
     lines += [_cluster(frame, counter) for frame in frames]
     return "\n".join([*lines, "}"])
@@ -111,7 +111,7 @@ def _read(graph: dict, boxes: int, edges: int) -> Layout:
             frames[int(item["name"][8:])] = (left, height - top, right - left, top - bottom)
     curves: list[tuple[Point, ...]] = [()] * edges
     for edge in graph.get("edges", ()):
-        curves[edge["_gvid"]] = tuple(point(p) for p in edge.get("pos", "").split())
+        curves[int(edge["id"])] = tuple(point(p) for p in edge.get("pos", "").split())
     return Layout(width, height, tuple(centres), tuple(curves), tuple(frames[i] for i in sorted(frames)), True)
 
 

@@ -5,6 +5,8 @@ Short text has three significant digits and at most four elements; exact text is
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 from unicodedata import east_asian_width
@@ -15,6 +17,8 @@ NAMED = {"NaN": "NaN", "Infinity": "∞", "-Infinity": "−∞"}
 SPACE = "\u2002"
 """Between elements: wide enough to tell them apart in a proportional face."""
 SHOWN_ELEMENTS = 4
+SHOWN_IN_ROWS = 6
+"""Most elements of a matrix that are written out."""
 EXACT_CHARACTERS = 600
 
 
@@ -33,9 +37,9 @@ def number(value: Any, digits: int = 3) -> str:
 
 
 def short(value: Any, gradient: bool = False) -> str:
-    """A value for a card or an edge: ``0.24 0.21``, ``[1 2] [3 4]``, ``−1.2 … 3.4`` for a summary, empty for None.
+    """A value for a card or an edge: ``0.24 0.21``, ``[1 2] [3 4]``, empty for None.
 
-    Of a large gradient the norm is written, which is what one asks of a gradient.
+    A larger tensor is written as its range ``−1.2 … 3.4``; a larger gradient by its norm, which is what one asks of it.
     """
     if value is None:
         return ""
@@ -45,9 +49,15 @@ def short(value: Any, gradient: bool = False) -> str:
         return number(value)
     if not value:
         return "empty"
-    limit = SHOWN_ELEMENTS if not any(isinstance(v, (list, dict)) for v in value) else 2
-    parts = [_element(v, gradient) for v in value[:limit]]
-    return SPACE.join(parts) + (" …" if len(value) > limit else "")
+    if not any(isinstance(v, (list, dict)) for v in value):
+        shown = value if len(value) <= SHOWN_ELEMENTS else value[: SHOWN_ELEMENTS - 1]
+        return SPACE.join(map(_element, shown)) + (" …" if len(value) > SHOWN_ELEMENTS else "")
+    flat = list(_flat(value))
+    if len(flat) > SHOWN_IN_ROWS and not any(isinstance(v, (str, dict)) or v is None for v in flat):
+        norm = math.sqrt(sum(abs(v) ** 2 for v in flat))
+        return _summary({"min": min(flat), "max": max(flat), "norm": norm}, gradient)
+    rows = [f"[{short(v, gradient)}]" if isinstance(v, list) else _element(v, gradient) for v in value[:2]]
+    return SPACE.join(rows) + (" …" if len(value) > 2 else "")
 
 
 def short_gradient(value: Any) -> str:
@@ -63,10 +73,16 @@ def _summary(value: dict[str, Any], gradient: bool) -> str:
     return f"{number(value['min'])} … {number(value['max'])}"
 
 
-def _element(value: Any, gradient: bool) -> str:
-    if isinstance(value, list):
-        return f"[{short(value[:3], gradient)}{' …' if len(value) > 3 else ''}]" if value else "[]"
+def _element(value: Any, gradient: bool = False) -> str:
     return "none" if value is None else short(value, gradient)
+
+
+def _flat(value: list[Any]) -> Iterator[Any]:
+    for v in value:
+        if isinstance(v, list):
+            yield from _flat(v)
+        else:
+            yield v
 
 
 def exact(value: Any) -> str:

@@ -92,12 +92,9 @@ function paintStep(scene, position, { stage, nodes, edges, labels }) {
     const { x, y, w, h } = parts.card
     taken.push([x - w / 2, y - h / 2, x + w / 2, y + h / 2])
   }
-  const sums = new Map()
-  for (const [id, g] of given) if (edges.has(id)) {
-    labelEdge(labels, edges.get(id), g, taken)
-    if (g.sum) sums.set(g.to, g.sum)
-  }
-  for (const [id, sum] of sums) if (nodes.has(id)) labelSum(labels, nodes.get(id).card, sum)
+  const sums = new Map([...given.values()].filter(g => g.sum).map(g => [g.to, g.sum]))
+  for (const [id, sum] of sums) if (nodes.has(id)) labelSum(labels, nodes.get(id).card, sum, taken)
+  for (const [id, g] of given) if (edges.has(id)) labelEdge(labels, edges.get(id), g, taken)
 }
 
 function pill(labels, className, text, title) {
@@ -129,7 +126,9 @@ function labelEdge(labels, { line }, given, taken) {
   group.setAttribute("transform", `translate(${(box[0] + box[2]) / 2} ${box[1] + 10})`)
 }
 
-function labelSum(labels, card, sum) {
-  const { group } = pill(labels, "sum", sum)
-  group.setAttribute("transform", `translate(${card.x} ${card.y + card.h / 2 + 6})`)
+function labelSum(labels, card, sum, taken) {
+  const { group, width } = pill(labels, "sum", sum)
+  const y = card.y + card.h / 2 + 6
+  taken.push([card.x - width / 2, y - 9, card.x + width / 2, y + 9])
+  group.setAttribute("transform", `translate(${card.x} ${y})`)
 }

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from components.graph_view import layout
-from components.graph_view.cards import Card, box_card, changed, node_card, spoken
+from components.graph_view.cards import Card, box_card, changed, node_card
 from components.graph_view.folding import Box, Visible, fold, open_at_first, visible
 from components.graph_view.notation import short_bytes
-from components.graph_view.steps import STEPS_LIMIT, EdgeKey, Passage, item_id, passage
+from components.graph_view.steps import EdgeKey, Passage, item_id, passage
 from lab.quantities import bytes_text
 
 Result = dict[str, Any]
@@ -58,7 +59,7 @@ def scene(result: Result, number: int, tree: Box, opened: set[str] | None) -> di
     shown = visible(tree, open_at_first(tree) if opened is None else opened)
     drawn_edges, edge_ids = _edges(edges, shown.item_of)
     steps = result["backward"][number] if result["passes"] else []
-    run = passage(steps, edges, shown.item_of, {n["id"]: spoken(n) for n in nodes}, edge_ids)
+    run = passage(steps, edges, shown.item_of, by_id, edge_ids)
     freed_at = _freed(result, number, run)
     cards = [_card(item, by_id, run, freed_at, number == default_pass(result)) for item in shown.items]
     placed = _placed(cards, shown, drawn_edges)
@@ -104,7 +105,7 @@ def _card(
 def _find(item: int | Box, nodes: dict[int, dict[str, Any]], card: Card) -> str:
     """What search looks at, in small letters."""
     words: dict[str, None] = {card["title"]: None, card["meta"]: None}
-    for i in item.members() if isinstance(item, Box) else (item,):
+    for i in islice(item.members(), 5000) if isinstance(item, Box) else (item,):
         node = nodes[i]
         new = (node["name"], node["label"], *node["variables"], node["module"] or "", f"line {node['line']}")
         words.update(dict.fromkeys(new))
@@ -217,12 +218,11 @@ def _count(number: int, what: str) -> str:
 def _caveats(result: Result, number: int, run: Passage, exact_layout: bool, tree: Box) -> list[str]:
     found = []
     if any(isinstance(c, Box) for c in tree.children):
-        found.append("Modules and repetitions are folded: click a box to open it.")
-    cut = result["passes"][number]["steps_cut"] if result["passes"] else 0
-    if run.total > STEPS_LIMIT or cut:
-        found.append(
-            f"The first {len(run.steps):,} steps of the pass can be walked; {run.total - len(run.steps) + cut:,} more ran."
-        )
+        found.append("Modules and repetitions are folded. Click a box to open it, the minus of a frame to close it.")
+    if result["passes"]:
+        ran = len(result["backward"][number]) + result["passes"][number]["steps_cut"]
+        if ran > run.walked:
+            found.append(f"The first {run.walked:,} of {ran:,} backward steps are here.")
     if result["passes_cut"]:
         found.append(
             f"{_count(result['passes_cut'], 'further backward pass').replace('passs', 'passes')} ran and cannot be shown."

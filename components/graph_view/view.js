@@ -31,9 +31,18 @@ function createView(stage, world, overview, onChange) {
     const [w, h] = bounds()
     view.k = Math.min(0.75, view.largest)
     view.x = w / 2 - focus.x * view.k
-    view.y = h - MARGIN - Math.min(view.height, focus.y + focus.h / 2 + MARGIN) * view.k
+    const foot = (focus.y + focus.h / 2) * view.k
+    view.y = view.height * view.k < h ? (h - view.height * view.k) / 2 : h - MARGIN - foot
     view.fitted = false
     view.paint()
+  }
+  // From far away to the top of a frame, near enough to read.
+  view.look = ([x, y, width]) => {
+    view.k = 0.7
+    view.x = bounds()[0] / 2 - (x + width / 2) * view.k
+    view.y = MARGIN - y * view.k
+    view.fitted = false
+    view.paint(true)
   }
   view.zoom = (factor, px = bounds()[0] / 2, py = bounds()[1] / 2, smooth = false) => {
     const k = Math.max(0.02, Math.min(3, view.k * factor))
@@ -55,7 +64,13 @@ function createView(stage, world, overview, onChange) {
     if (!cards.length) return
     const [w, h] = bounds()
     let moved = false
-    if (view.k < READABLE && !view.fitted) { view.k = 0.75; moved = true }
+    const [sx, sy] = [view.x + cards[0].x * view.k, view.y + cards[0].y * view.k]
+    if (!view.fitted && (view.k < READABLE || sx < 0 || sy < 0 || sx > w || sy > h)) {
+      view.k = Math.max(view.k, 0.75)
+      view.x = w / 2 - cards[0].x * view.k
+      view.y = h / 2 - cards[0].y * view.k
+      moved = true
+    }
     for (const card of [...cards].reverse()) {
       const half = [(card.w / 2) * view.k + MARGIN, (card.h / 2) * view.k + MARGIN]
       for (const [axis, at, size, r] of [["x", card.x, w, half[0]], ["y", card.y, h, half[1]]]) {
@@ -131,7 +146,8 @@ function createOverview(host, onPick) {
   return {
     show(cards, newSize) {
       size = newSize
-      const k = Math.min(130 / size[0], 150 / size[1])
+      const stage = host.parentElement
+      const k = Math.min(Math.min(140, 0.2 * stage.clientWidth) / size[0], Math.min(150, 0.28 * stage.clientHeight) / size[1])
       svg.setAttribute("viewBox", `0 0 ${size[0]} ${size[1]}`)
       svg.setAttribute("width", Math.max(26, size[0] * k))
       svg.setAttribute("height", Math.max(26, size[1] * k))

@@ -133,12 +133,13 @@ class Zygote:
         with inner, self._lock:
             child = Child(next(self._numbers), outer)
             order = json.dumps({"number": child.number, "gpu": gpu}).encode()
+            self._children[child.number] = child  # before the order: news of its birth may come at once
             try:
                 socket.send_fds(self._control, [order], [inner.fileno()])
             except OSError:
+                del self._children[child.number]
                 outer.close()
                 raise ZygoteError(self.failure or "the process that prepares programs ended") from None
-            self._children[child.number] = child
         return child
 
     def close(self) -> None:

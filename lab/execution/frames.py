@@ -22,22 +22,22 @@ class FrameError(ValueError):
     """The peer broke the framing."""
 
 
-def _frame(data: Any) -> bytes:
-    body = json.dumps(data, allow_nan=False, separators=(",", ":")).encode()
-    return _LENGTH.pack(len(body)) + body
-
-
 def send_frame(peer: socket.socket, data: Any) -> None:
     """Send JSON data to a peer that may be stuck. Raises TimeoutError after 5 s."""
     peer.settimeout(5)
-    peer.sendall(_frame(data))
+    peer.sendall(_frame(json.dumps(data, allow_nan=False)))
 
 
-def write_frame(fd: int, data: Any) -> None:
-    """Send JSON data. Blocks until the peer has taken it."""
-    left = memoryview(_frame(data))
+def write_frame(fd: int, text: str) -> None:
+    """Send JSON text. Blocks until the peer has taken it."""
+    left = memoryview(_frame(text))
     while left:
         left = left[os.write(fd, left) :]
+
+
+def _frame(text: str) -> bytes:
+    body = text.encode("ascii")
+    return _LENGTH.pack(len(body)) + body
 
 
 def read_frame(fd: int) -> Any:

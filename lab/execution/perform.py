@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 import traceback
@@ -95,8 +96,16 @@ def _measure(module: ModuleType, params: Any, report: Report) -> dict[str, Any]:
     return {"result": wire.encode(result), "findings": wire.encode(module.explain(result)), "seconds": seconds}
 
 
-def answer(experiment: str, params_data: dict[str, Any], report: Report, *, package: str = PACKAGE) -> dict[str, Any]:
-    """``perform`` with every ending as data: an ``Answer`` in wire form, and ``result`` beside it."""
+def answer(experiment: str, params_data: dict[str, Any], report: Report, *, package: str = PACKAGE) -> str:
+    """``perform`` with every ending as data: JSON text of an ``Answer``, with ``result`` beside it."""
+    text = _dumps(_answer(experiment, params_data, report, package))
+    if len(text) > ANSWER_BYTES:
+        what = f"The result has {len(text):,} bytes; the limit is {ANSWER_BYTES:,}."
+        text = _dumps(_ended("limit", faults.output_limit(what)))
+    return text
+
+
+def _answer(experiment: str, params_data: dict[str, Any], report: Report, package: str) -> dict[str, Any]:
     try:
         module = find(experiment, package)
         params = wire.decode(types_of(module)[0], params_data)
@@ -110,6 +119,10 @@ def answer(experiment: str, params_data: dict[str, Any], report: Report, *, pack
         if _out_of_memory(error):
             return _ended("limit", faults.memory_limit(None))
         return _ended("failed", faults.broken(error), traceback.format_exc()[-8000:])
+
+
+def _dumps(data: dict[str, Any]) -> str:
+    return json.dumps(data, allow_nan=False, separators=(",", ":"))
 
 
 def _ended(state: str, fault: Fault, trace: str = "") -> dict[str, Any]:
@@ -130,7 +143,8 @@ def read_answer(result_type: type, text: str, *, sealed: bool) -> Outcome:
         data = wire.loads(text)
         if not isinstance(data, dict):
             raise AnswerError("not an object")
-        _check_sizes(data)
+        if len(text) > _NODES:  # shorter text holds no list that is too long
+            _check_sizes(data)
         if _SURROGATE.search(text):
             data = _without_lone_surrogates(data)
         body = data.pop("result", None)
@@ -144,16 +158,17 @@ def read_answer(result_type: type, text: str, *, sealed: bool) -> Outcome:
 
 
 def _check_sizes(data: Any) -> None:
-    todo = [("answer", data)]
+    todo = [data]
     while todo:
-        name, item = todo.pop()
-        limit = _NODES if name == "nodes" else _ITEMS
-        if len(item) > limit:
-            raise AnswerTooLargeError(f"The result has {len(item):,} {name}; the limit is {limit:,}.")
+        item = todo.pop()
+        if len(item) > _ITEMS:
+            raise AnswerTooLargeError(f"The result has a list of {len(item):,} items; the limit is {_ITEMS:,}.")
         if isinstance(item, dict):
-            todo.extend((k, v) for k, v in item.items() if isinstance(v, (list, dict)))
-        else:
-            todo.extend(("items", v) for v in item if isinstance(v, (list, dict)))
+            nodes = item.get("nodes")
+            if isinstance(nodes, list) and len(nodes) > _NODES:
+                raise AnswerTooLargeError(f"The result has {len(nodes):,} nodes; the limit is {_NODES:,}.")
+            item = item.values()
+        todo += [value for value in item if type(value) in (list, dict)]
 
 
 def _without_lone_surrogates(data: Any) -> Any:

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
+import time
+from types import ModuleType
+
+from lab.contract import program_knob, silent
+from lab.execution.perform import types_of
+
+_WARM_UP_S = 0.2
+"""Experiments whose turn would come later stay cold."""
 
 
 def _names(text: str) -> list[str]:
@@ -47,28 +56,43 @@ def import_all(package: str) -> None:
         except ModuleNotFoundError as error:
             if error.name != name:
                 raise
+    experiments(package)
+
+
+def experiments(package: str) -> list[ModuleType]:
+    """Every experiment, imported."""
     folder = importlib.import_module(package).__path__
-    for experiment in pkgutil.iter_modules(folder, f"{package}."):
-        importlib.import_module(experiment.name)
+    return [importlib.import_module(f"{package}.{found.name}") for found in pkgutil.iter_modules(folder)]
 
 
-def warm_up() -> None:
-    """First use of the engine, BLAS, printing and function transforms: paid before the request arrives."""
+def warm_up(package: str) -> None:
+    """First use of the engine, BLAS, printing, function transforms and the experiments: paid before the request comes."""
     import torch
     from torch.utils.checkpoint import checkpoint
 
+    started = time.monotonic()
     x = torch.ones(4, 4, requires_grad=True)
     checkpoint(lambda t: (t @ t).relu(), x, use_reentrant=False).sum().backward()
     torch.nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()
     torch.func.vmap(torch.func.grad(torch.sin))(torch.ones(2))
     torch.func.jvp(torch.sin, (torch.ones(2),), (torch.ones(2),))
     repr(x.grad)
+    for experiment in experiments(package):
+        params_type, _ = types_of(experiment)
+        if program_knob(params_type) and time.monotonic() - started < _WARM_UP_S:
+            experiment.explain(experiment.run(params_type(), silent))
 
 
-def warm_up_cuda(memory_bytes: int) -> None:
-    """A context, its libraries and the engine's device threads, which cannot be made inside the walls."""
+def warm_up_cuda(visible_devices: str | None, memory_bytes: int) -> None:
+    """A context, its libraries and the engine's device threads, which cannot be made inside the walls.
+
+    Comes before the first backward pass, which counts the devices for good. ``memory_bytes``: 0 for no limit.
+    """
     import torch
 
+    del os.environ["CUDA_VISIBLE_DEVICES"]  # the zygote's, which hides all
+    if visible_devices is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible_devices
     torch.cuda.init()
     total = torch.cuda.get_device_properties(0).total_memory
     if memory_bytes:

@@ -6,6 +6,7 @@ which is read behind them. Answers go back on the same socket: progress, then on
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from typing import Any, NoReturn
@@ -35,25 +36,26 @@ def main(job_fd: int, config: dict[str, Any], order: dict[str, Any]) -> NoReturn
 
 
 def _run(config: dict[str, Any], *, gpu: bool) -> None:
-    preload.warm_up()
-    if gpu:
-        os.environ["CUDA_VISIBLE_DEVICES"] = config["cuda_visible_devices"]
-        preload.warm_up_cuda(config["gpu_memory_bytes"])
-    allowed = read_frame(confine.JOB_FD)
     try:
+        if gpu:
+            preload.warm_up_cuda(config["cuda_visible_devices"], config["gpu_memory_bytes"])
+        preload.warm_up(config["package"])
+        allowed = read_frame(confine.JOB_FD)
         confine.confine(**allowed, gpu=gpu, layers=tuple(config["layers"]))
-    except OSError as error:
-        write_frame(confine.JOB_FD, {"kind": "failed", "reason": str(error)})
+    except Exception as error:
+        _say(kind="failed", reason=f"{type(error).__name__}: {error}"[:500])
         raise
-    write_frame(confine.JOB_FD, {"kind": "ready"})
+    _say(kind="ready")
     request = read_frame(confine.JOB_FD)
     if request["kind"] == "probe":
-        self_check.probe(
-            lambda name, reached: write_frame(confine.JOB_FD, {"kind": "probe", "name": name, "reached": reached})
-        )
+        self_check.probe(lambda name, reached: _say(kind="probe", name=name, reached=reached))
     else:
-        done = perform.answer(request["experiment"], request["params"], _reporter(), package=config["package"])
-        write_frame(confine.JOB_FD, done)
+        text = perform.answer(request["experiment"], request["params"], _reporter(), package=config["package"])
+        write_frame(confine.JOB_FD, text)
+
+
+def _say(**message: Any) -> None:
+    write_frame(confine.JOB_FD, json.dumps(message))
 
 
 def _reporter() -> Report:
@@ -65,6 +67,6 @@ def _reporter() -> Report:
         now = time.monotonic()
         if now - last >= _REPORT_EVERY_S:
             last = now
-            write_frame(confine.JOB_FD, {"kind": "progress", "fraction": fraction, "line": line})
+            _say(kind="progress", fraction=fraction, line=line)
 
     return report

@@ -7,6 +7,7 @@ standard error, so that it cannot break the protocol.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import queue
@@ -32,8 +33,8 @@ class Desk:
         self._cancelled, self._reported_at = 0, 0.0
         threading.Thread(target=self._read, daemon=True).start()
 
-    def say(self, message: dict[str, Any]) -> None:
-        self._outgoing.write(json.dumps(message, allow_nan=False, separators=(",", ":")) + "\n")
+    def say(self, text: str) -> None:
+        self._outgoing.write(text + "\n")
         self._outgoing.flush()
 
     def report(self, number: int, fraction: float, line: str) -> None:
@@ -43,7 +44,7 @@ class Desk:
         now = time.monotonic()
         if now - self._reported_at >= _REPORT_EVERY_S:
             self._reported_at = now
-            self.say({"kind": "progress", "fraction": fraction, "line": line})
+            self.say(json.dumps({"kind": "progress", "fraction": fraction, "line": line}))
 
     def _read(self) -> None:
         for line in self._incoming:
@@ -62,19 +63,13 @@ def main(package: str) -> None:
     try:
         host = _settle()
     except (RuntimeError, ValueError) as error:
-        desk.say({"kind": "failed", "reason": str(error)[:500]})
+        desk.say(json.dumps({"kind": "failed", "reason": str(error)[:500]}))
         raise
-    desk.say({"kind": "host", **wire.encode(host)})
+    desk.say(json.dumps({"kind": "host", **wire.encode(host)}))
     while True:
         request = desk.requests.get()
-        number = request["number"]
-        answer = perform.answer(
-            request["experiment"],
-            request["params"],
-            lambda fraction, line, number=number: desk.report(number, fraction, line),
-            package=package,
-        )
-        desk.say(answer)
+        report = functools.partial(desk.report, request["number"])
+        desk.say(perform.answer(request["experiment"], request["params"], report, package=package))
         if host.cuda:
             _leave_when_device_is_lost()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import ModuleType
 
 import pytest
 
@@ -33,8 +33,8 @@ def sealed() -> Iterator[Executor]:
 def run_program(sealed: Executor) -> RunProgram:
     visitors = itertools.count()
 
-    def run(code: str, **knobs: Any) -> Job:
-        params = typed.Params(code=code, **knobs)
-        return finish(sealed, sealed.submit("typed", params, visitor=f"v{next(visitors)}", fresh=True))
+    def run(code: str, experiment: ModuleType = typed) -> Job:
+        name, params = experiment.__name__.rpartition(".")[2], experiment.Params(code=code)
+        return finish(sealed, sealed.submit(name, params, visitor=f"v{next(visitors)}", fresh=True))
 
     return run

@@ -25,8 +25,8 @@ def test_messages_pass_both_ways(pair: tuple[socket.socket, socket.socket]) -> N
     near, far = pair
     send_frame(near, {"a": [1, "é"]})
     assert read_frame(far.fileno()) == {"a": [1, "é"]}
-    write_frame(far.fileno(), {"b": 2})
-    write_frame(far.fileno(), {"c": 3})
+    write_frame(far.fileno(), '{"b": 2}')
+    write_frame(far.fileno(), '{"c": 3}')
     incoming = Incoming(near, frame_bytes=100, total_bytes=100)
     assert [json.loads(incoming.next(1) or "") for _ in range(2)] == [{"b": 2}, {"c": 3}]
 

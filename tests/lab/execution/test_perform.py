@@ -32,7 +32,8 @@ def test_perform_returns_the_wire_form_of_run_and_explain() -> None:
 def test_perform_checks_every_limit_again(forged: dict[str, Any]) -> None:
     with pytest.raises((ParamsError, wire.WireError), match=next(iter(forged))):
         perform.perform("rough", forged, silent, package=TRIALS)
-    assert perform.answer("rough", forged, silent, package=TRIALS)["state"] == "refused"
+    answer = json.loads(perform.answer("rough", forged, silent, package=TRIALS))
+    assert answer["state"] == "refused"
 
 
 def test_every_ending_is_an_answer() -> None:
@@ -45,8 +46,8 @@ def test_every_ending_is_an_answer() -> None:
         ("raise", silent, "failed"),
         ("swallow memory", silent, "limit"),
     ]:
-        data = perform.answer("rough", {"act": act}, report, package=TRIALS)
-        outcome = perform.read_answer(rough.Result, json.dumps(data), sealed=False)
+        text = perform.answer("rough", {"act": act}, report, package=TRIALS)
+        outcome = perform.read_answer(rough.Result, text, sealed=False)
         assert outcome.state == state
         assert (outcome.fault is None) == (state == "done")
 
@@ -87,7 +88,7 @@ def test_anything_else_is_not_an_answer(text: str) -> None:
     ("text", "says"),
     [
         (good(result={"printed": "", "fault": None, "nodes": [0] * 50_001, "values": None}), "50,001 nodes"),
-        (good(result={"printed": "", "fault": None, "nodes": [], "values": [0] * 200_001}), "200,001 values"),
+        (good(result={"printed": "", "fault": None, "nodes": [], "values": [0] * 200_001}), "200,001 items"),
         ("[" + "[]," * 2_000_001, "2,000,000 lists"),
     ],
 )

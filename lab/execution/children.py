@@ -137,7 +137,7 @@ class Zygote:
             try:
                 socket.send_fds(self._control, [order], [inner.fileno()])
             except OSError:
-                del self._children[child.number]
+                self._children.pop(child.number, None)
                 outer.close()
                 raise ZygoteError(self.failure or "the process that prepares programs ended") from None
         return child
@@ -170,9 +170,10 @@ class Zygote:
 
     def _bury(self, number: int, exit_code: int | None) -> None:
         with self._lock:
-            child = self._children.pop(number)
+            child = self._children.pop(number, None)
         self.crashes += exit_code == -signal.SIGSEGV
-        child.has_ended(exit_code)
+        if child:
+            child.has_ended(exit_code)
 
     def _end(self) -> None:
         self._process.kill()

@@ -21,13 +21,19 @@ def pin_button(state: PageState, outcome: Outcome) -> None:
     """Pin what is shown as A, or let go of it."""
     if state.get("pinned"):
         st.button(
-            "Unpin A", key=state.key("unpin"), icon=":material/keep_off:", on_click=state.set, args=("pinned", None)
+            "Unpin A",
+            key=state.key("unpin"),
+            icon=":material/keep_off:",
+            type="tertiary",
+            on_click=state.set,
+            args=("pinned", None),
         )
     elif outcome.shown:
         st.button(
             "Pin as A",
             key=state.key("pin"),
             icon=":material/keep:",
+            type="tertiary",
             help="Keeps this result. Change something, and both are shown side by side.",
             on_click=state.set,
             args=("pinned", outcome.shown.id),

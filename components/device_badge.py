@@ -10,7 +10,8 @@ from lab.quantities import bytes_text
 
 def device_badge() -> None:
     """The devices of this host, and why there is no GPU when there is none."""
-    host = executor().host()
+    with st.spinner("Looking at this machine"):
+        host = executor().host()
     st.markdown(f":material/memory: **{host.cpu}**")
     memory = bytes_text(host.memory_bytes).partition(" (")[0]
     st.caption(f"{host.cores} cores · {memory} memory · torch {host.torch} · Python {host.python} · {host.platform}")
@@ -22,7 +23,8 @@ def device_badge() -> None:
 
 def typed_code_badge() -> None:
     """Whether programs that visitors type run here, and why not."""
-    typed = executor().typed_code()
+    with st.spinner("Checking how programs can be contained"):
+        typed = executor().typed_code()
     if not typed.available:
         st.warning(typed.reason, icon=":material/block:")
         return

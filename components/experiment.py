@@ -21,7 +21,7 @@ from components.code_editor import code_editor
 from components.compare import differences, pin_button, pinned
 from components.controls import controls
 from components.execution import executor
-from components.findings import end_of_run, fault_card, findings
+from components.findings import end_of_run, findings, program_fault
 from components.page_bar import page_bar, presenting
 from components.page_state import PageState
 from components.predict import answer, ask, covered, predict_toggle
@@ -69,7 +69,13 @@ class ExperimentPage:
     pinned: Side | None
     aside: DeltaGenerator
     """Below the controls, for what belongs to the run rather than to the figure: printed output."""
-    presenting: bool
+    details: DeltaGenerator
+    """Below the figure, for the tables behind it. Not in presenter mode."""
+    headline: Headline
+
+    @property
+    def presenting(self) -> bool:
+        return presenting()
 
     def sides(self) -> Iterator[Side]:
         """What to draw: nothing, one result, or the pinned one and the present one side by side."""
@@ -82,6 +88,7 @@ class ExperimentPage:
             with column:
                 st.markdown(f"**{name}**")
                 yield side
+        differences(self.state, self.pinned.job, self.side.job, self.headline)
 
 
 @contextmanager
@@ -122,23 +129,19 @@ def experiment_page(
         _controls(state, outcome, lesson, in_sight)
         aside = _aside(state, outcome, lesson, hidden)
     with right:
-        status(state, outcome)
-        if hidden and lesson:
-            ask(state, lesson)
-        with st.container(key="page-figure"):
-            page = _page(state, outcome, aside, hidden)
-            if page.side and page.pinned:
-                differences(state, page.pinned.job, page.side.job, headline)
-            yield page
+        with st.container(key="page-status", horizontal=True, vertical_alignment="center"):
+            status(state, outcome)
+            pin_button(state, outcome)
+        figure, details = st.container(key="page-figure"), st.container(key="page-details")
+        with figure:
+            if hidden and lesson:
+                ask(state, lesson)
+            side = Side(outcome.shown, state.key("b")) if outcome.shown and not hidden else None
+            held = pinned(state)
+            yield ExperimentPage(state, side, Side(held, state.key("a")) if held else None, aside, details, headline)
     show_the_code(state, outcome.shown)
     interview_desk(state, lesson, state.lessons)
     footer(outcome.shown, dtype=dtype, cost=cost, blind=blind)
-
-
-def _page(state: PageState, outcome: Outcome, aside: DeltaGenerator, hidden: bool) -> ExperimentPage:
-    side = Side(outcome.shown, state.key("b")) if outcome.shown and not hidden else None
-    held = pinned(state)
-    return ExperimentPage(state, side, Side(held, state.key("a")) if held else None, aside, presenting())
 
 
 def _head(question: str) -> DeltaGenerator:
@@ -149,9 +152,9 @@ def _head(question: str) -> DeltaGenerator:
 
 
 def _about(state: PageState, about: str, outcome: Outcome) -> None:
-    device = getattr(outcome.params, "device", "cpu")
-    with st.container(key="page-about"):
-        st.caption(about.format(device=device_name(executor().host(), device)))
+    with st.container(key="page-about"), st.spinner("Looking at this machine"):
+        name = device_name(executor().host(), getattr(outcome.params, "device", "cpu"))
+        st.caption(about.format(device=name))
 
 
 def _controls(state: PageState, outcome: Outcome, lesson: Lesson | None, in_sight: Sequence[str]) -> None:
@@ -171,10 +174,6 @@ def _controls(state: PageState, outcome: Outcome, lesson: Lesson | None, in_sigh
         else:
             run_button(state)
         controls(state, in_sight)
-        with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-            if state.lessons:
-                predict_toggle(state)
-            pin_button(state, outcome)
 
 
 def _presets(state: PageState, lesson: Lesson | None) -> None:
@@ -182,30 +181,36 @@ def _presets(state: PageState, lesson: Lesson | None) -> None:
         return
     key, titles = state.key("preset"), {item.title: item for item in state.lessons}
     st.session_state[key] = lesson.title if lesson else None
-    st.selectbox(
-        "Preset",
-        list(titles),
-        index=None,
-        key=key,
-        placeholder="Your own program" if state.program else "Your own settings",
-        label_visibility="collapsed",
-        on_change=lambda: state.choose(titles[st.session_state[key]]) if st.session_state[key] else None,
-    )
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.selectbox(
+            "Preset",
+            list(titles),
+            index=None,
+            required=True,
+            key=key,
+            placeholder="Your own program" if state.program else "Your own settings",
+            label_visibility="collapsed",
+            on_change=lambda: state.choose(titles[st.session_state[key]]),
+        )
+        predict_toggle(state)
 
 
 def _aside(state: PageState, outcome: Outcome, lesson: Lesson | None, hidden: bool) -> DeltaGenerator:
     """Faults, the page's own texts about the run, the answer to a prediction, the findings."""
     if outcome.problem:
         st.warning(outcome.problem)
-    fault = _fault(outcome)
-    if outcome.without_result and outcome.job:
-        end_of_run(outcome.job.state, fault, "page-end")
-    elif fault:
-        fault_card(fault, "Your program stopped", "page-end")
+    found = outcome.shown.findings if outcome.shown and not hidden else ()
+    with st.container(key="page-end"):
+        fault = _fault(outcome)
+        if outcome.without_result and outcome.job:
+            end_of_run(outcome.job.state, fault)
+        elif fault:
+            found = program_fault(fault, found)
     aside = st.container(key="page-aside")
-    if outcome.shown and not hidden:
-        answer(state, lesson, outcome.shown.result)
-        findings(state, outcome.shown.findings)
+    with st.container(key="page-findings"):
+        if outcome.shown and not hidden:
+            answer(state, lesson, outcome.shown.result)
+            findings(state, found)
     return aside
 
 

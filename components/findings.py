@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import streamlit as st
@@ -35,55 +35,70 @@ def findings(state: PageState, found: Sequence[Finding]) -> None:
     st.subheader("What to notice", anchor=False)
     if not presenting():
         for number, finding in enumerate(found):
-            _card(finding, f"{state.key('finding')}-{number}")
+            _card(finding, f"finding-{number}")
         return
-    page = 1
-    if len(found) > 1:
-        page = st.pagination(len(found), key=state.key("finding-number"))
-    _card(found[min(page, len(found)) - 1], f"{state.key('finding')}-one")
+    with st.container(horizontal=True):
+        page = st.pagination(len(found), key=state.key("finding-number")) if len(found) > 1 else 1
+        _card(found[min(page, len(found)) - 1], "finding-one")
 
 
 def _card(finding: Finding, key: str) -> None:
     icon, word, color = _MARKS[finding.level]
     with st.container(border=True, key=key, gap="xsmall"):
         _head(icon, word, color, finding.line)
-        _title(finding.title, key)
+        with st.container(key=f"{key}-title"):
+            st.text(finding.title)
         st.text(finding.text)
-        if finding.evidence:
-            with st.container(key=f"{key}-evidence", horizontal=True, gap="small"):
-                for name, value in finding.evidence.items():
-                    st.text(f"{evidence_name(name)} {evidence_text(name, value)}")
-        if finding.repair:
-            st.text(f"Repair: {finding.repair}")
+        _evidence(finding.evidence, key)
+        _repair(finding.repair)
 
 
-def fault_card(fault: Fault, ended: str, key: str) -> None:
-    """Why a program or a run ended early. ``ended`` says what did, such as "Your program stopped"."""
-    with st.container(border=True, key=key, gap="xsmall"):
+def end_of_run(state: State, fault: Fault | None) -> None:
+    """The card of a run that ended without a result."""
+    cause = fault or Fault("Crashed", "The run ended without saying why.", repair="Press Run to try again.")
+    _fault_card(cause, _ENDS[state], {})
+
+
+def program_fault(fault: Fault, found: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The card of a program that stopped early. Returns the findings that it does not say already."""
+    same = [f for f in found if f.level == "fault" and (f.line, f.text) == (fault.line, fault.explanation)]
+    _fault_card(fault, "Your program stopped", {} if not same or "message" in same[0].evidence else same[0].evidence)
+    return tuple(finding for finding in found if finding not in same)
+
+
+def _fault_card(fault: Fault, ended: str, evidence: Mapping[str, Any]) -> None:
+    with st.container(border=True, key="finding-end", gap="xsmall"):
         _head("error", ended, "red", fault.line)
         st.code(f"{fault.type}: {fault.message}", language=None, wrap_lines=True)
         if fault.explanation:
             st.text(fault.explanation)
-        if fault.repair:
-            st.text(f"Repair: {fault.repair}")
+        _evidence(evidence, "finding-end")
+        _repair(fault.repair)
 
 
-def end_of_run(state: State, fault: Fault | None, key: str) -> None:
-    """The card of a run that ended without a result."""
-    cause = fault or Fault("Crashed", "The run ended without saying why.", repair="Press Run to try again.")
-    fault_card(cause, _ENDS[state], key)
+def _evidence(evidence: Mapping[str, Any], key: str) -> None:
+    if evidence:
+        with st.container(key=f"{key}-evidence", horizontal=True, gap="xsmall"):
+            for name, value in evidence.items():
+                st.text(f"{evidence_name(name)} {evidence_text(name, value)}")
+
+
+def _repair(text: str) -> None:
+    if text:
+        st.text(f"Repair: {text}")
 
 
 def evidence_name(name: str) -> str:
     """``kept_bytes`` -> "kept": the unit goes to the number."""
-    return name.removesuffix("_bytes").removesuffix("_s").replace("_", " ")
+    words = name.removesuffix("_s").replace("_", " ").split(" ")
+    return " ".join(word for word in words if word != "bytes") or name
 
 
 def evidence_text(name: str, value: Any) -> str:
     """The value with the unit that the name carries."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)
-    if name == "bytes" or name.endswith("_bytes"):
+    if "bytes" in name.replace("_", " ").split(" "):
         return bytes_text(value)
     if name.endswith("_s"):
         return seconds_text(value)
@@ -93,8 +108,3 @@ def evidence_text(name: str, value: Any) -> str:
 def _head(icon: str, word: str, color: str, line: int | None) -> None:
     place = f" · line {line}" if line else ""
     st.markdown(f":{color}[:material/{icon}: **{word}**]{place}")
-
-
-def _title(text: str, key: str) -> None:
-    with st.container(key=f"{key}-title"):
-        st.text(text)

@@ -40,6 +40,17 @@ SAVED = {
     "freed": "Backward has let go of it.",
 }
 LEAVES = {"name": "", "shape": "", "grad": ".grad at the end. Empty: None."}
+TENSORS = {
+    "name": "The program's name for it.",
+    "requires_grad": "",
+    "is_leaf": "Made by the program, not by an operation that autograd recorded.",
+    "grad_fn": "Class of the node that made it. Empty: no node.",
+    "grad": "",
+    "line": "Line of the program.",
+    "shape": "",
+    "dtype": "",
+    "device": "",
+}
 VARIABLES = {"name": "Variable of the program.", "value": "Its value at the end."}
 
 
@@ -92,6 +103,14 @@ def leaves_table(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def tensors_table(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row a tensor that has a name at the end, in the graph or not."""
+    return [
+        {name: named[name] for name in TENSORS} | {"shape": str(named["shape"]), "grad": plain_text(named["grad"])}
+        for named in result["tensors"]
+    ]
+
+
 def variables_table(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row a variable of the program."""
     return [{"name": name, "value": plain_text(value)} for name, value in result["variables"].items()]
@@ -103,13 +122,14 @@ def plain_text(value: Any) -> str:
     return text if len(text) <= CELL_CHARACTERS else text[:CELL_CHARACTERS] + " …"
 
 
-def draw_table(rows: list[dict[str, Any]], helps: Mapping[str, str], *, key: str, empty: str) -> None:
+def draw_table(rows: list[dict[str, Any]], helps: Mapping[str, str], key: str, empty: str) -> None:
     """A sortable, searchable table with a CSV download, or the sentence ``empty``."""
     if not rows:
         st.text(empty)
         return
     columns = {name: st.column_config.Column(help=text or None) for name, text in helps.items()}
-    st.dataframe(pd.DataFrame(rows[:ROWS], columns=list(helps)), hide_index=True, column_config=columns, key=key)
+    frame = pd.DataFrame(rows[:ROWS], columns=list(helps)).convert_dtypes()
+    st.dataframe(frame, hide_index=True, column_config=columns, key=key)
     if len(rows) > ROWS:
         st.caption(f"The first {ROWS:,} of {len(rows):,} rows.")
 

@@ -82,12 +82,11 @@ def _due(state: PageState, live: bool, lost: bool) -> bool:
 
 
 def status(state: PageState, outcome: Outcome) -> None:
-    """One line above the figure that is always there: progress with Cancel, or what the figure shows."""
-    with st.container(key="page-status", horizontal=True, vertical_alignment="center"):
-        if outcome.running and outcome.job:
-            _watch(outcome.job.id, state.key("cancel"))
-        else:
-            st.text(_standing(state, outcome))
+    """The line above the figure that is always there: progress with Cancel, or what the figure shows."""
+    if outcome.running and outcome.job:
+        _watch(outcome.job.id, state.key("cancel"))
+    else:
+        st.text(_standing(state, outcome), width="stretch")
 
 
 def _standing(state: PageState, outcome: Outcome) -> str:
@@ -108,11 +107,12 @@ def _watch(job_id: str, cancel_key: str) -> None:
     job = look(job_id)
     if job is None or job.over:
         st.rerun()
-    st.progress(min(max(job.fraction, 0.0), 1.0), width=160)
-    queued = f"Waiting, number {job.position} in the queue." if job.state == "queued" else "Running."
-    st.text(job.line or queued)
-    if st.button("Cancel", key=cancel_key, type="tertiary", icon=":material/close:"):
-        executor().cancel(job_id)
+    waiting = f"Waiting, number {job.position} in the queue." if job.state == "queued" else ""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.progress(min(max(job.fraction, 0.0), 1.0), width=160)
+        st.text(waiting or job.line or "Running.")
+        if st.button("Cancel", key=cancel_key, type="tertiary", icon=":material/close:"):
+            executor().cancel(job_id)
 
 
 def run_button(state: PageState) -> None:

@@ -10,7 +10,7 @@ from components.page_bar import presenting
 
 _HERE = Path(__file__).parent
 _PAGE, _PRESENTER = ((_HERE / f"{name}.css").read_text() for name in ("page", "presenter"))
-_DIMMED = ".st-key-page-figure { opacity: 0.45; }"
+_DIMMED = ".st-key-page-figure, .st-key-page-details, .st-key-page-aside, .st-key-page-findings { opacity: 0.45; }"
 
 
 def page_style(*, dimmed: bool = False) -> None:

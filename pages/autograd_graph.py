@@ -32,23 +32,19 @@ with experiment_page(
         result, key = page.side.wire, page.side.key
         with page.aside:
             program_output(result["printed"], result["echo"], result["warned"])
-        steps, saved, leaves, variables = st.tabs(["Backward order", "Saved tensors", "Leaves", "Variables"])
+        with page.details:
+            steps, saved, leaves, tensors, variables = st.tabs(
+                ["Backward order", "Saved tensors", "Leaves", "Named tensors", "Variables"]
+            )
         with steps:
-            tables.draw_table(
-                tables.steps_table(result), tables.STEPS, key=f"{key}-steps", empty="No backward pass ran."
-            )
+            tables.draw_table(tables.steps_table(result), tables.STEPS, f"{key}-steps", "No backward pass ran.")
         with saved:
-            tables.draw_table(
-                tables.saved_table(result), tables.SAVED, key=f"{key}-saved", empty="No node keeps a tensor."
-            )
+            tables.draw_table(tables.saved_table(result), tables.SAVED, f"{key}-saved", "No node keeps a tensor.")
         with leaves:
-            tables.draw_table(
-                tables.leaves_table(result), tables.LEAVES, key=f"{key}-leaves", empty="The graph has no leaf."
-            )
+            tables.draw_table(tables.leaves_table(result), tables.LEAVES, f"{key}-leaves", "The graph has no leaf.")
+        with tensors:
+            tables.draw_table(tables.tensors_table(result), tables.TENSORS, f"{key}-tensors", "No tensor has a name.")
         with variables:
             tables.draw_table(
-                tables.variables_table(result),
-                tables.VARIABLES,
-                key=f"{key}-vars",
-                empty="The program set no variable.",
+                tables.variables_table(result), tables.VARIABLES, f"{key}-variables", "No variable was set."
             )

@@ -19,15 +19,15 @@ st.markdown(
 )
 left, right = st.columns([5, 2], gap="large")
 with left:
-    st.subheader("Type PyTorch, see what autograd recorded", anchor=False)
-    st.page_link(GRAPH, label="Open the autograd graph with a short program", icon=":material/account_tree:")
-    if autograd_graph.lessons:
-        st.subheader("Or begin with a question", anchor=False)
-    columns = st.columns(2)
-    for number, lesson in enumerate(autograd_graph.lessons[:8]):
-        with columns[number % 2].container(border=True, gap="xxsmall"):
-            st.page_link(GRAPH, label=f"**{lesson.title}**", query_params={"ag-preset": slug(lesson.title)})
-            st.caption(lesson.question)
+    with st.container(border=True, gap="xxsmall"):
+        st.page_link(GRAPH, label="**Type PyTorch, see what autograd recorded**", icon=":material/account_tree:")
+        st.caption("The graph of your own program, what it keeps in memory, and the backward pass step by step.")
+    st.subheader("Or begin with a question", anchor=False)
+    for pair in zip(autograd_graph.lessons[0:8:2], autograd_graph.lessons[1:8:2], strict=True):
+        for lesson, column in zip(pair, st.columns(2), strict=True):
+            with column.container(border=True, gap="xxsmall", height="stretch"):
+                st.page_link(GRAPH, label=f"**{lesson.title}**", query_params={"ag-preset": slug(lesson.title)})
+                st.caption(lesson.question)
 with right:
     st.subheader("This machine", anchor=False)
     device_badge()

@@ -1,0 +1,110 @@
+"""One Streamlit server and one Chromium for all browser tests; each test gets a page that records what went wrong."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+OFFLINE = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+expect.set_options(timeout=30_000)  # the first page waits for the first import of torch
+
+
+@pytest.fixture(scope="session")
+def app_url() -> Iterator[str]:
+    """Address of the running lab, without a slash at the end."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    command = [
+        sys.executable,
+        "-m",
+        "streamlit",
+        "run",
+        "lab/Home.py",
+        "--server.address=127.0.0.1",
+        f"--server.port={port}",
+    ]
+    with (
+        tempfile.TemporaryFile() as log,
+        subprocess.Popen(
+            command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=log, stderr=subprocess.STDOUT
+        ) as server,
+    ):
+        try:
+            _wait_until_healthy(url, server)
+            yield url
+        finally:
+            server.terminate()
+            server.wait(20)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The system's Chromium."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert chromium, "no Chromium on PATH: install the package chromium"
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium, args=OFFLINE)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def page(browser: Browser, app_url: str) -> Iterator[Page]:
+    """A fresh 1440x900 visit. Fails the test for a console error or a request to another host."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme="light")
+    context.grant_permissions(["clipboard-read", "clipboard-write"], origin=app_url)
+    opened = context.new_page()
+    opened.set_default_timeout(30_000)
+    faults: list[str] = []
+    opened.on("console", lambda message: faults.append(message.text) if _is_fault(message) else None)
+    opened.on("pageerror", lambda error: faults.append(str(error)))
+    opened.on("request", lambda request: faults.append(request.url) if _is_foreign(request.url, app_url) else None)
+    yield opened
+    context.close()
+    assert not faults
+
+
+def _is_foreign(url: str, app_url: str) -> bool:
+    return not url.startswith((f"{app_url}/", app_url.replace("http", "ws", 1), "data:", "blob:", "about:"))
+
+
+def _is_fault(message: ConsoleMessage) -> bool:
+    """An error, except Streamlit's own look for its base path: it asks below the page's address first and gets a 404."""
+    probes = ("/_stcore/health", "/_stcore/host-config")
+    return message.type == "error" and not message.location["url"].endswith(probes)
+
+
+def _wait_until_healthy(url: str, server: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        assert server.poll() is None, "the server ended"
+        try:
+            with urllib.request.urlopen(f"{url}/_stcore/health", timeout=2):
+                return
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            time.sleep(0.2)
+    raise AssertionError("the server did not answer within 60 s")

@@ -1,0 +1,155 @@
+"""What only a browser can show: typing, keys, the address, presenter mode, narrow screens."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.conftest import _is_foreign
+
+BROKEN = "x = torch.ones(3, requires_grad=True)\ny = x @ torch.ones(4)\nloss = y.sum()"
+FIXED = "x = torch.ones(3, requires_grad=True)\ny = x * 5\nloss = y.sum()\nloss.backward()"
+
+
+def visit(page: Page, address: str) -> Locator:
+    """Open the autograd page and return its editor once there is something to see."""
+    page.goto(address)
+    editor = page.locator("textarea[aria-label^=Program]")
+    expect(editor).to_be_visible()
+    return editor
+
+
+def type_program(page: Page, editor: Locator, program: str) -> None:
+    editor.click()
+    page.keyboard.press("Control+A")
+    page.keyboard.press("Delete")
+    for number, line in enumerate(program.split("\n")):
+        if number:
+            page.keyboard.press("Enter")
+        page.keyboard.type(line)
+
+
+def picture(page: Page) -> Locator:
+    return page.locator("svg").filter(has_text="loss")
+
+
+def test_type_run_meet_an_error_fix_it_see_the_graph(page: Page, app_url: str):
+    editor = visit(page, f"{app_url}/autograd_graph")
+    type_program(page, editor, BROKEN)
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.get_by_text("Your program stopped")).to_be_visible()
+    expect(page.locator(".line.wrong")).to_have_attribute("data-number", "2")
+    type_program(page, editor, FIXED)
+    page.keyboard.press("Control+Enter")
+    expect(page.get_by_text("Your program stopped")).to_have_count(0)
+    expect(page.locator(".line.wrong")).to_have_count(0)
+    expect(picture(page).first).to_contain_text("loss = sum")
+
+
+def test_a_link_brings_the_program_and_waits_for_run(page: Page, app_url: str):
+    editor = visit(page, f"{app_url}/autograd_graph")
+    type_program(page, editor, FIXED)
+    page.keyboard.press("Control+Enter")
+    expect(picture(page).first).to_contain_text("y = mul")
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.get_by_text("Link copied.")).to_be_visible()
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert "ag-code=" in link
+    assert len(link) < 400
+
+    other = page.context.new_page()
+    editor = visit(other, link)
+    expect(editor).to_have_value(FIXED)
+    expect(other.get_by_text("Read it, then press Run")).to_be_visible()
+    expect(picture(other)).to_have_count(0)
+    editor.press("Control+Enter")
+    expect(picture(other).first).to_contain_text("y = mul")
+
+
+def test_going_back_brings_back_the_state(page: Page, app_url: str):
+    editor = visit(page, f"{app_url}/autograd_graph")
+    first = editor.input_value()
+    type_program(page, editor, FIXED)
+    page.keyboard.press("Control+Enter")
+    page.wait_for_url(re.compile("ag-code"))
+    page.go_back()
+    expect(editor).to_have_value(first)
+    page.get_by_role("link", name="Start").click()
+    expect(page.get_by_role("heading", name="PyTorch Internals Lab")).to_be_visible()
+    page.get_by_test_id("stSidebar").get_by_role("link", name="Autograd graph").click()
+    expect(editor).to_have_value(first)
+
+
+def test_the_editor_indents_and_lets_go_of_the_keyboard(page: Page, app_url: str):
+    editor = visit(page, f"{app_url}/autograd_graph")
+    type_program(page, editor, "for i in range(2):\nif i:\npass")
+    expect(editor).to_have_value("for i in range(2):\n    if i:\n        pass")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Backspace")
+    page.keyboard.press("Backspace")
+    page.keyboard.type("rc p?")
+    expect(editor).to_have_value("for i in range(2):\n    if i:\n        pass\nrc p?")
+    assert "present" not in page.url
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    expect(editor).not_to_be_focused()
+
+
+def test_both_layers_of_the_editor_break_lines_at_the_same_places(page: Page, app_url: str):
+    editor = visit(page, f"{app_url}/autograd_graph")
+    type_program(
+        page,
+        editor,
+        "long_name = torch.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True) + 'and a text that goes on' # done\nx = 1\n",
+    )
+    heights = page.evaluate(
+        """() => { const find = (root, s) => { const hit = root.querySelector(s); if (hit) return hit
+             for (const e of root.querySelectorAll('*')) if (e.shadowRoot) { const h = find(e.shadowRoot, s); if (h) return h } }
+             return [find(document, 'textarea[aria-label^=Program]').scrollHeight, find(document, '.ink').scrollHeight] }"""
+    )
+    assert abs(heights[0] - heights[1]) <= 2
+
+
+def test_presenter_mode_hides_the_controls_and_is_in_the_address(page: Page, app_url: str):
+    editor = visit(page, f"{app_url}/autograd_graph")
+    expect(picture(page).first).to_be_visible()
+    size = page.evaluate("getComputedStyle(document.documentElement).fontSize")
+    page.mouse.click(900, 20)
+    page.keyboard.press("p")
+    page.wait_for_url(re.compile("present=1"))
+    expect(editor).not_to_be_visible()
+    expect(page.get_by_test_id("stSidebar")).not_to_be_visible()
+    grown = page.evaluate("getComputedStyle(document.documentElement).fontSize")
+    assert float(grown[:-2]) == 1.5 * float(size[:-2])
+    page.keyboard.press("?")
+    expect(page.get_by_role("heading", name="Keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("p")
+    expect(editor).to_be_visible()
+    assert "present" not in page.url
+
+
+@pytest.mark.parametrize("address", ["/", "/autograd_graph"])
+def test_a_narrow_screen_needs_no_sideways_scrolling(page: Page, app_url: str, address: str):
+    page.set_viewport_size({"width": 420, "height": 900})
+    page.goto(f"{app_url}{address}")
+    expect(page.locator("h1")).to_be_visible()
+    page.wait_for_timeout(1500)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 420
+    overflow = page.evaluate(
+        """() => {
+          const scrolls = e => e && e !== document.body && (/auto|scroll|hidden/.test(getComputedStyle(e).overflowX)
+            && e.dataset.testid !== "stMain" || scrolls(e.parentElement))
+          return [...document.querySelectorAll("[data-testid=stMain] *")]
+            .filter(e => e.getBoundingClientRect().right > 421 && !scrolls(e.parentElement)).map(e => e.outerHTML.slice(0, 200))
+        }"""
+    )
+    assert not overflow
+
+
+def test_another_host_would_be_noticed():
+    assert _is_foreign("https://fonts.example.com/a.woff2", "http://127.0.0.1:8501")
+    assert not _is_foreign("http://127.0.0.1:8501/static/a.js", "http://127.0.0.1:8501")

@@ -6,6 +6,8 @@ what the node hands to each parent. Both only look. A node that raises leaves a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,12 +35,15 @@ class SeenStep:
 
 
 class BackwardTrace:
-    """Context manager around one call of the engine on a walked graph. Read ``steps`` and ``cut`` afterwards."""
+    """Context manager around one call of the engine on a walked graph. Read ``steps`` and ``cut`` afterwards.
 
-    def __init__(self, graph: Graph) -> None:
+    ``own_look`` gives the context manager in which a hook looks: it keeps a fault of ours out of the engine.
+    """
+
+    def __init__(self, graph: Graph, own_look: Callable[[], AbstractContextManager[Any]]) -> None:
         self.steps: list[SeenStep] = []
         self.cut = 0
-        self._graph = graph
+        self._graph, self._own_look = graph, own_look
         self._open: dict[int, SeenStep] = {}
         self._handles: list[Any] = []
         self._parents: dict[int, list[tuple[int, Seen]]] = {}
@@ -58,10 +63,12 @@ class BackwardTrace:
 
     def _hook(self, seen: Seen, node: TorchNode) -> None:
         def arrive(grads: tuple[torch.Tensor | None, ...]) -> None:
-            self._arrive(seen, grads)
+            with self._own_look():
+                self._arrive(seen, grads)
 
         def hand_on(given: tuple[torch.Tensor | None, ...], grads: tuple[torch.Tensor | None, ...]) -> None:
-            self._hand_on(seen, given)
+            with self._own_look():
+                self._hand_on(seen, given)
 
         self._handles += [node.register_prehook(arrive), node.register_hook(hand_on)]
 

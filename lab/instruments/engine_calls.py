@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,7 +47,8 @@ class SeenPass:
 class PassLog:
     """The last ``KEPT_PASSES`` passes in ``kept``; ``cut`` counts those before."""
 
-    def __init__(self) -> None:
+    def __init__(self, own_look: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._own_look = own_look
         self.kept: deque[SeenPass] = deque(maxlen=KEPT_PASSES)
         self.cut = 0
 
@@ -54,7 +56,7 @@ class PassLog:
         """Call the engine with every node of the graph hooked. Raises what the engine raises."""
         self.cut += len(self.kept) == KEPT_PASSES
         self.kept.append(opened)
-        trace = BackwardTrace(opened.graph)
+        trace = BackwardTrace(opened.graph, self._own_look)
         try:
             with trace:
                 return engine()

@@ -26,8 +26,9 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from lab.instruments import torch_private
 from lab.instruments.naming import Names
-from lab.instruments.preview import dtype_name
+from lab.instruments.preview import dtype_name, known_shape, shape_of
 from lab.instruments.records import Kind, Plain
+from lab.instruments.storages import Storages
 
 KEY = "pytorch-internals-lab"
 
@@ -93,35 +94,12 @@ class Graph:
         self.nodes = [(seen, None) for seen, _ in self.nodes]
 
 
-class Writes:
-    """In-place writes by storage: which line and operation moved the version counter to which value."""
-
-    def __init__(self) -> None:
-        self._by_storage: dict[int, list[tuple[int, int | None, str]]] = {}
-
-    def add(self, tensor: torch.Tensor, line: int | None, operation: str) -> None:
-        now = torch_private.version(tensor)
-        if now is None or tensor.layout is not torch.strided:
-            return
-        known = self._by_storage.setdefault(torch_private.storage_key(tensor), [])
-        if known and known[-1][0] >= now:  # the address belongs to another storage by now
-            known.clear()
-        if len(known) < 64:
-            known.append((now, line, operation))
-
-    def first_after(self, tensor: torch.Tensor, version: int) -> tuple[int | None, str] | None:
-        """(line, operation) of the first write that took the counter above ``version``."""
-        known = self._by_storage.get(torch_private.storage_key(tensor), ())
-        return next(((line, operation) for now, line, operation in known if now > version), None)
-
-
 class GraphBook:
     """Remembers nodes at birth and walks graphs. See the NOTE above."""
 
     def __init__(self) -> None:
-        self.writes = Writes()
+        self.storages = Storages()
         self._serial = 0
-        self._storages = 0
         self._leaves: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
     def born(self, node: TorchNode, birth: Callable[[Seen], None]) -> bool:
@@ -148,7 +126,7 @@ class GraphBook:
         """The record of a leaf tensor."""
         seen = self._leaves.get(tensor)
         if seen is None:
-            shape, dtype = tuple(tensor.shape), dtype_name(tensor.dtype)
+            shape, dtype = shape_of(tensor), dtype_name(tensor.dtype)
             seen = Seen(self._next(), "AccumulateGrad", "leaf", shape, dtype, str(tensor.device), 1)
             seen.variable = weakref.ref(tensor)
             self._leaves[tensor] = seen
@@ -161,7 +139,7 @@ class GraphBook:
             self._next(),
             type(node).__name__,
             "function",
-            tuple(first.shape) if first else None,
+            known_shape(first.shape) if first and not first.is_nested_tensor else None,
             dtype_name(first.dtype) if first else None,
             str(first.device) if first else None,
             len(outputs),
@@ -180,7 +158,7 @@ class GraphBook:
     def _new_slot(self, name: str, held: Any) -> Slot:
         slot = Slot(name, recomputed=torch_private.is_recomputed(held))
         if isinstance(held, torch.Tensor):
-            slot.shape, slot.dtype = tuple(held.shape), dtype_name(held.dtype)
+            slot.shape, slot.dtype = shape_of(held), dtype_name(held.dtype)
             slot.saved_version = torch_private.version(held)
             slot.bytes = held.numel() * held.element_size()
             slot.storage_bytes = held.untyped_storage().nbytes() if held.layout is torch.strided else slot.bytes
@@ -206,10 +184,10 @@ class GraphBook:
 
     def read_slots(self, graph: Graph, names: Names) -> int:
         """Bring the saved slots of ``graph`` up to date. Returns the bytes of the distinct storages they keep alive."""
-        storages: dict[int, int] = {}
-        return sum(self._read(seen, node, storages, names) for seen, node in graph.nodes if seen.slots and node)
+        counted: set[int] = set()
+        return sum(self._read(seen, node, counted, names) for seen, node in graph.nodes if seen.slots and node)
 
-    def _read(self, seen: Seen, node: TorchNode, storages: dict[int, int], names: Names) -> int:
+    def _read(self, seen: Seen, node: TorchNode, counted: set[int], names: Names) -> int:
         held_now, kept = dict(_held(node)), 0
         for slot in seen.slots:
             held = held_now.get(slot.name)
@@ -222,14 +200,12 @@ class GraphBook:
                 kept += slot.bytes or 0
                 continue
             if slot.saved_version is not None and slot.current_version != slot.saved_version:
-                slot.changed = self.writes.first_after(held, slot.saved_version)
-            key = torch_private.storage_key(held)
-            slot.view_of = slot.view_of or names.sharing(key)
-            if key not in storages:
-                self._storages += 1
-                storages[key] = self._storages
+                slot.changed = self.storages.first_write(held, slot.saved_version)
+            slot.view_of = slot.view_of or names.sharing(torch_private.storage_key(held))
+            slot.storage = self.storages.of(held).number
+            if slot.storage not in counted:
+                counted.add(slot.storage)
                 kept += slot.storage_bytes or 0
-            slot.storage = storages[key]
         return kept
 
     def _next(self) -> int:

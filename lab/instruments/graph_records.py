@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from lab.instruments.backward_trace import SeenStep
 from lab.instruments.engine_calls import SeenPass
 from lab.instruments.graph_book import Graph, Seen, Slot
-from lab.instruments.preview import dtype_name, quiet_grad, tensor_value
+from lab.instruments.preview import dtype_name, quiet_grad, shape_of, tensor_value
 from lab.instruments.program_trace import ProgramTrace
 from lab.instruments.records import Cut, Edge, Leaf, Named, Node, Pass, Saved, Step
 
@@ -130,7 +130,7 @@ def named_records(trace: ProgramTrace, numbering: Numbering, most: int = 500) ->
         seen = trace.seen(tensor)
         found[id(tensor)] = Named(
             name=name,
-            shape=tuple(tensor.shape),
+            shape=shape_of(tensor) or (),
             dtype=dtype_name(tensor.dtype),
             device=str(tensor.device),
             requires_grad=tensor.requires_grad,

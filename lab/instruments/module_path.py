@@ -7,6 +7,8 @@ from typing import Any
 from torch import nn
 from torch.nn.modules import module as module_hooks
 
+from lab.instruments.naming import modules_of
+
 
 class ModulePath:
     """Context manager with global forward hooks; ``current()`` is ``"encoder.0.linear1 (Linear)"`` or None."""
@@ -32,7 +34,7 @@ class ModulePath:
 
     def _start(self, module: nn.Module, inputs: Any) -> None:
         if not self._running:
-            self._paths = {id(m): path for path, m in module.named_modules()}
+            self._paths = {id(m): path for path, m in modules_of(module)}
         path = self._paths.get(id(module), "")
         self._running.append(f"{path} ({type(module).__name__})".strip())
 

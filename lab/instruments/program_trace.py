@@ -21,7 +21,7 @@ from lab.instruments.engine_calls import PassLog, SeenPass
 from lab.instruments.graph_book import Graph, GraphBook, Seen
 from lab.instruments.graph_cuts import CutLog
 from lab.instruments.module_path import ModulePath
-from lab.instruments.naming import Names, named_tensors, program_frames
+from lab.instruments.naming import Names, named_tensors, program_scopes
 from lab.instruments.preview import small_tensor
 
 
@@ -31,7 +31,7 @@ class ProgramTrace(TorchFunctionMode):
     def __init__(self, file: str, scope: Mapping[str, Any]) -> None:
         super().__init__()
         self.book = GraphBook()
-        self.passes = PassLog()
+        self.passes = PassLog(self.own_look)
         self.cuts = CutLog()
         self.last: GradientEdge | None = None
         """Edge of the last differentiable result. The tensor itself is not held."""
@@ -57,21 +57,27 @@ class ProgramTrace(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in engine_calls.CALLS:
             return self._engine_call(func, args, kwargs)
-        result = func(*args, **kwargs)
         name = getattr(func, "__name__", "")
-        if name != "__get__" or func is torch_private.GET_DATA:
-            with self._own_faults():
-                self._note(func, name, args, kwargs, result)
+        if name == "__get__" and func is not torch_private.GET_DATA:
+            return func(*args, **kwargs)
+        before: list[tuple[torch.Tensor, int | None]] = []
+        with self.own_look():
+            before = [(t, torch_private.version(t)) for t in _tensors((*args, *kwargs.values()))]
+        result = func(*args, **kwargs)
+        with self.own_look():
+            written = [tensor for tensor, version in before if torch_private.version(tensor) != version]
+            self._note(func, name, args, written, result)
         return result
 
-    def _own_faults(self) -> _OwnFaults:
-        return _OwnFaults(self)
+    def own_look(self) -> _OwnLook:
+        """Context manager for everything that the instrument itself does while the program runs."""
+        return _OwnLook(self)
 
     # Names: what the program calls its tensors.
 
     def named(self) -> Iterator[tuple[str, torch.Tensor]]:
         """(name, tensor) for what the program has a name for now, inner scopes first."""
-        inner = [frame.f_locals for frame in program_frames(self._file) if frame.f_locals is not self._scope]
+        inner = [scope for scope in program_scopes(self._file) if scope is not self._scope]
         named = named_tensors([*inner, self._scope])
         return ((name, tensor) for name, tensor in named if not torch_private.is_wrapped(tensor))
 
@@ -87,23 +93,21 @@ class ProgramTrace(TorchFunctionMode):
 
     # Operations.
 
-    def _note(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    def _note(self, func: Any, name: str, args: tuple[Any, ...], written: list[torch.Tensor], result: Any) -> None:
         line = _line(self._file)
-        outputs = _tensors((result,))
-        writes = "out" in kwargs or name == "__setitem__" or (name.endswith("_") and not name.startswith("__"))
-        if writes:
-            written = _tensors((kwargs["out"],) if "out" in kwargs else args[:1])
-            for tensor in written:
-                self.book.writes.add(tensor, line, name)
-            outputs = [*written, *(o for o in outputs if all(o is not w for w in written))]
-        self._remember(outputs, line, in_place=writes)
-        if line is not None and not writes and not self._custom.running:
+        if func is torch_private.GET_DATA:
+            self.book.storages.note_data(result)
+        for tensor in written:
+            self.book.storages.note_write(tensor, line, name)
+        self._remember(written, line, in_place=True)
+        self._remember([o for o in _tensors((result,)) if all(o is not w for w in written)], line, in_place=False)
+        if line is not None and not written and not self._custom.running:
             source = next((tensor for tensor in _tensors(args) if tensor.requires_grad), None)
             if source is not None and _called_by(self._file):
                 self.cuts.note(func, name, source, result, line, self.names)
 
     def _applied(self, result: Any) -> None:
-        with self._own_faults():
+        with self.own_look():
             self._remember(_tensors((result,)), _line(self._file), in_place=False)
 
     def _remember(self, outputs: list[torch.Tensor], line: int | None, *, in_place: bool) -> None:
@@ -151,17 +155,17 @@ class ProgramTrace(TorchFunctionMode):
 
     def _engine_call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         opened = None
-        with self._own_faults():
+        with self.own_look():
             opened = self._open(func, args, kwargs)
         if opened is None:
             return func(*args, **kwargs)
         try:
             result = self.passes.run(opened, lambda: func(*args, **kwargs))
         finally:
-            with self._own_faults():
+            with self.own_look():
                 opened.kept_bytes_after = self.book.read_slots(opened.graph, self.names())
                 opened.graph.let_go()
-        with self._own_faults():
+        with self.own_look():
             self._remember(_tensors((result,)), opened.line, in_place=False)
         return result
 
@@ -177,16 +181,17 @@ class ProgramTrace(TorchFunctionMode):
         return SeenPass(call, False, _line(self._file), graph, retain_graph=retain, create_graph=create)
 
 
-class _OwnFaults:
-    """Keeps a fault of the instrument from looking like a fault of the program: it is remembered, not raised."""
+class _OwnLook:
+    """Subclasses of the program do not hear of it, and a fault of the instrument is remembered, not raised."""
 
     def __init__(self, trace: ProgramTrace) -> None:
-        self._trace = trace
+        self._trace, self._quiet = trace, torch_private.no_subclass_functions()
 
     def __enter__(self) -> None:
-        pass
+        self._quiet.__enter__()
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
+        self._quiet.__exit__(kind, error, trace)
         if not isinstance(error, Exception):  # a time limit passes through
             return False
         self._trace.broken = self._trace.broken or error

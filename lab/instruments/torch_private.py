@@ -6,13 +6,20 @@ says "not available with this version" instead of showing a wrong number.
 
 from __future__ import annotations
 
+import copy
+import weakref
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
 import torch
-from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._C._functorch import is_functorch_wrapped_tensor, is_legacy_batchedtensor
+from torch._subclasses.fake_tensor import DataDependentOutputException as DataDependentOutputException
+from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import Node
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode as DispatchMode
 
 RAW = "_raw_saved_"
 GET_DATA: Any = torch.Tensor.data.__get__  # pyright: ignore[reportAttributeAccessIssue]
@@ -69,7 +76,7 @@ def memory(node: Node) -> dict[str, Any]:
 
 
 def output_metadata(node: Node) -> list[Any]:
-    """Shape, dtype and device of each output of the forward operation."""
+    """Shape, dtype and device of each output of the forward operation; a nested tensor has no ``shape``."""
     return list(node._input_metadata)
 
 
@@ -88,14 +95,69 @@ def storage_key(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
+def storage_reference(tensor: torch.Tensor) -> StorageWeakRef:
+    """A weak reference. While it is held the bytes may go, but no other storage gets the same ``storage_key``."""
+    return StorageWeakRef(tensor.untyped_storage())
+
+
 def is_wrapped(tensor: torch.Tensor) -> bool:
-    """Whether a ``torch.func`` transform is looking through this tensor."""
-    return is_functorch_wrapped_tensor(tensor)
+    """Whether a ``torch.func`` transform, or a batched ``autograd.grad``, is looking through this tensor."""
+    return is_functorch_wrapped_tensor(tensor) or is_legacy_batchedtensor(tensor)
+
+
+def no_subclass_functions() -> Any:
+    """Context manager in which a tensor subclass does not hear of what is read from it."""
+    return torch._C.DisableTorchFunctionSubclass()
 
 
 def has_dispatch_mode() -> bool:
     """Whether a TorchDispatchMode would see the operations that a preview needs."""
     return torch._C._len_torch_dispatch_stack() > 0
+
+
+def in_backward() -> bool:
+    """Whether the autograd engine runs in this thread."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def running_node() -> Node | None:
+    """The node that the autograd engine runs in this thread."""
+    return torch._C._current_autograd_node()
+
+
+class FakeMode(FakeTensorMode):
+    """Tensors with shapes and no data. ``copy.deepcopy`` of a module copies the mode of its parameters: it stays one."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FakeMode:
+        return self
+
+
+def allocations(profile: torch.profiler.profile) -> list[tuple[int, int]]:
+    """(address, signed bytes) of every allocation and release that a finished profile saw, in order of time.
+
+    Read from the profiler's own tree, which needs no file.
+    """
+    found, todo = [], list(profile.profiler.kineto_results.experimental_event_tree())  # pyright: ignore
+    while todo:
+        event = todo.pop()
+        todo.extend(event.children)
+        if event.tag == torch._C._profiler._EventType.Allocation:
+            fields = event.typed[1]
+            found.append((event.start_time_ns, fields.ptr, fields.alloc_size))
+    return [(address, size) for _, address, size in sorted(found, key=lambda row: row[0])]
+
+
+def record_cuda_history(on: bool) -> None:
+    """Switch the recording of the CUDA allocator's events, with Python stacks, on or off."""
+    if on:
+        torch.cuda.memory._record_memory_history(enabled="all", stacks="python", max_entries=200_000)
+    else:
+        torch.cuda.memory._record_memory_history(enabled=None)
+
+
+def cuda_snapshot() -> dict[str, Any]:
+    """Segments and recorded events of the CUDA allocator, as PyTorch's memory viewer reads them."""
+    return torch.cuda.memory._snapshot()
 
 
 class CustomFunctions:
@@ -123,6 +185,12 @@ class CustomFunctions:
 
     def __exit__(self, *error: object) -> None:
         torch.autograd.Function.apply = self._original
+
+
+def profiler_events(profiler: Any) -> list[Any]:
+    """Kineto's events of a ``torch.profiler.profile`` that is over; their names are methods."""
+    session = profiler.profiler
+    return [] if session is None or session.kineto_results is None else session.kineto_results.events()
 
 
 def _sample() -> tuple[torch.Tensor, Node]:
@@ -177,6 +245,10 @@ def _checkpoint_leaves_a_marker() -> None:
 def _storages_are_told_apart() -> None:
     x, y = torch.zeros(2), torch.zeros(2)
     assert storage_key(x) == storage_key(x[1:]) != storage_key(y)
+    reference = storage_reference(y)
+    assert (reference.cdata, reference.expired()) == (storage_key(y), False)
+    del y
+    assert reference.expired()
     assert base(x[1:]) is x
     assert base(x) is None
 
@@ -195,12 +267,96 @@ def _functions_in_python_are_known() -> None:
     assert not is_custom(_sample()[1])
 
 
+def _subclasses_hear_nothing() -> None:
+    heard = []
+
+    class Listening(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            heard.append(func)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    tensor = torch.ones(1).as_subclass(Listening)
+    heard.clear()
+    with no_subclass_functions():
+        assert not tensor.requires_grad
+    assert not heard
+
+
 def _transforms_are_seen() -> None:
     seen = []
     torch.func.vmap(lambda t: seen.append(is_wrapped(t)) or t)(torch.ones(1))
     assert seen == [True]
-    assert not is_wrapped(torch.ones(1))
+    x = torch.ones(2, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda g: seen.append(is_wrapped(g)))
+    torch.autograd.grad(y, x, torch.eye(2), is_grads_batched=True)
+    assert seen == [True, True]
+    assert not is_wrapped(x)
     assert not has_dispatch_mode()
+
+
+def _storages_die_with_their_last_tensor() -> None:
+    died = []
+    x = torch.zeros(2)
+    reference = weakref.ref(x.untyped_storage(), died.append)
+    view = x[1:]
+    assert view.untyped_storage() is x.untyped_storage()
+    del x
+    assert not died
+    del view
+    assert died == [reference]
+
+
+def _the_engine_is_seen() -> None:
+    seen = []
+    x = torch.ones(2, requires_grad=True)
+    y = torch.sigmoid(x)
+    x.register_post_accumulate_grad_hook(lambda t: seen.append((in_backward(), running_node())))
+    assert not in_backward()
+    y.sum().backward()
+    assert [(inside, node is not None and is_leaf_node(node)) for inside, node in seen] == [(True, True)]
+
+
+def _fake_tensors_have_shapes_only() -> None:
+    with FakeMode() as mode:
+        assert copy.deepcopy(mode) is mode
+        linear = torch.nn.Linear(3, 2)
+        y = linear(torch.ones(4, 3))
+        assert isinstance(y, FakeTensor)
+        assert tuple(y.shape) == (4, 2)
+        y.sum().backward()
+    assert linear.weight.grad is not None
+
+
+def _dispatch_modes_see_operations() -> None:
+    seen = []
+
+    class Seeing(DispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    with Seeing():
+        torch.ones(2).add(1)
+    assert seen == ["ones.default", "add.Tensor"], seen
+
+
+def _profiled_operations_are_read_in_memory() -> None:
+    from torch.profiler import ProfilerActivity, profile
+
+    x = torch.ones(2, 3, requires_grad=True)
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True, profile_memory=True) as profiler:
+        (x @ x.t()).sum().backward()
+    events = profiler_events(profiler)
+    product = next(e for e in events if e.name() == "aten::mm")
+    assert product.activity_type() == "cpu_op"
+    assert product.shapes() == [[2, 3], [3, 2]]
+    assert product.dtypes() == ["float", "float"]
+    assert 0 < product.duration_ns() < 10**10
+    node = next(e for e in events if e.name() == "MmBackward0")
+    assert node.sequence_nr() == product.sequence_nr() >= 0
+    assert any(e.activity_type() == "cpu_instant_event" and e.nbytes() == 16 for e in events)
 
 
 SELF_TESTS: dict[str, Callable[[], None]] = {
@@ -212,6 +368,12 @@ SELF_TESTS: dict[str, Callable[[], None]] = {
     "storages are told apart": _storages_are_told_apart,
     "Python functions are known": _functions_in_python_are_known,
     "torch.func transforms are seen": _transforms_are_seen,
+    "storages die with their last tensor": _storages_die_with_their_last_tensor,
+    "the engine is seen": _the_engine_is_seen,
+    "fake tensors have shapes only": _fake_tensors_have_shapes_only,
+    "dispatch modes see operations": _dispatch_modes_see_operations,
+    "profiled operations are read in memory": _profiled_operations_are_read_in_memory,
+    "tensor subclasses hear nothing": _subclasses_hear_nothing,
 }
 
 

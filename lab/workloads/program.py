@@ -21,6 +21,7 @@ import types
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import torch
@@ -65,7 +66,7 @@ IMPORTS = [
 ]
 """Modules that a program may import, submodules included."""
 
-_LINES, _NESTING = 400, 100
+_LINES, _NESTING, _VARIABLES = 400, 100, 1000
 
 
 class Refused(Exception):  # noqa: N818 - the visitor reads the name
@@ -294,10 +295,12 @@ def program_line(trace: types.TracebackType | None) -> int | None:
 def variables(names: dict[str, Any]) -> dict[str, Any]:
     """Final values of the program's own variables as plain data; modules, functions and classes left out."""
     given = namespace()
-    return {
-        name: plain_value(value)
+    own = (
+        (name, value)
         for name, value in list(names.items())
-        if not name.startswith("_")
-        and not isinstance(value, (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type))
+        if type(name) is str
+        and not name.startswith("_")
+        and not issubclass(type(value), (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type))
         and value is not given.get(name, names)
-    }
+    )
+    return {name: plain_value(value) for name, value in islice(own, _VARIABLES)}

@@ -32,14 +32,16 @@ def run(params: Params, report: Report) -> Result:
                 params.code, names, wall_s=0.7 * limits.wall_s, printed_bytes=limits.printed_bytes
             )
         seconds = time.perf_counter() - started
-        if trace.broken:
-            raise RuntimeError("the graph could not be recorded") from trace.broken
         report(0.5, "reading the graph")
         gc.disable()  # tens of thousands of records, none of them garbage
         try:
-            return _read(params, trace, ran, seconds)
+            with trace.own_look():
+                result = _read(params, trace, ran, seconds)
         finally:
             gc.enable()
+        if trace.broken:
+            raise RuntimeError("the graph could not be recorded") from trace.broken
+        return result
 
 
 def _read(params: Params, trace: ProgramTrace, ran: program.Ran, seconds: float) -> Result:
@@ -92,7 +94,8 @@ def _wants_backward(trace: ProgramTrace, graph: Graph, ran: program.Ran) -> bool
     here = {seen.serial for seen, _ in graph.nodes}
     root = graph.nodes[0][0]
     touched = any(step.seen.serial in here for p in trace.passes.kept for step in p.steps)
-    return ran.ended is None and not touched and math.prod(root.shape or ()) == 1 and root.outputs == 1
+    scalar = root.shape is not None and math.prod(root.shape) == 1 and root.outputs == 1
+    return ran.ended is None and not touched and scalar
 
 
 def _run_backward(trace: ProgramTrace, root: GradientEdge, graph: Graph) -> None:

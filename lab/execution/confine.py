@@ -90,7 +90,7 @@ def confine(*, memory_bytes: int, cpu_s: float, gpu: bool = False, layers: tuple
     _prctl(_PR_SET_DUMPABLE, 0)
     _drop_capabilities()
     if "landlock" in layers:
-        _landlock(_library_folders() if gpu else [], [str(p) for p in Path("/dev").glob("nvidia*")] if gpu else [])
+        _landlock(_library_folders() if gpu else [], _device_files() if gpu else [])
     if "seccomp" in layers:
         _seccomp(gpu)
 
@@ -125,7 +125,12 @@ def _mapped_bytes() -> int:
 
 
 def _library_folders() -> list[str]:
-    return [sys.base_prefix, sys.prefix, "/usr/lib", "/usr/local/cuda", "/lib", "/lib64", "/proc/self/task"]
+    return [sys.base_prefix, sys.prefix, "/usr/lib", "/usr/local/cuda", "/lib", "/lib64"]
+
+
+def _device_files() -> list[str]:
+    """What the CUDA driver writes to: its devices, and the names of its threads."""
+    return [*(str(path) for path in Path("/dev").glob("nvidia*")), "/proc/self/task"]
 
 
 # --- the calls themselves -------------------------------------------------------------------------------------------

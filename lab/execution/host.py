@@ -52,6 +52,14 @@ def mode(text: str) -> Mode:
     raise ValueError(f"LAB_TYPED_CODE is {text!r}; it must be one of {', '.join(known)}")
 
 
+def gpu_memory_bytes() -> int:
+    """LAB_GPU_MEMORY_BYTES, what this lab may use of the GPU; 0 for no limit. Raises ValueError."""
+    text = os.environ.get("LAB_GPU_MEMORY_BYTES", "")
+    if text and not (text.isdigit() and int(text)):
+        raise ValueError(f"LAB_GPU_MEMORY_BYTES is {text!r}; it must be a positive whole number of bytes")
+    return int(text or 0)
+
+
 def measure() -> Host:
     """Look at this machine through torch. Creates a CUDA context where there is a device: for worker processes only."""
     import torch

@@ -9,7 +9,7 @@ from typing import Any
 from lab import wire
 from lab.contract import Fault, program_knob
 from lab.execution import faults, perform
-from lab.execution.host import Host, Mode, TypedCode
+from lab.execution.host import Host, Mode, TypedCode, gpu_memory_bytes
 from lab.execution.jobs import Request, Route
 from lab.execution.sealed_route import SealedRoute
 from lab.execution.spares import Spares
@@ -80,5 +80,5 @@ def _zygote_config(package: str, layers: tuple[str, ...]) -> dict[str, Any]:
         "package": package,
         "layers": layers,
         "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
-        "gpu_memory_bytes": int(os.environ.get("LAB_GPU_MEMORY_BYTES", 0)),
+        "gpu_memory_bytes": gpu_memory_bytes(),
     }

@@ -39,31 +39,38 @@ class SealedRoute:
         self._spares, self._package, self._gpu = spares, package, gpu
         self.slots = slots
         self.lane = "device" if gpu else "sealed"
-        self._checking, self._checked, self._why_not = threading.Lock(), False, ""
+        self._checking, self._walls_hold = threading.Lock(), False
 
     def why_not(self) -> str:
-        """Why the walls cannot be trusted here, empty when they hold. Blocks for the check the first time."""
+        """Why the walls cannot be trusted here, empty when they hold. Blocks for the check until it was passed once."""
         with self._checking:
-            if not self._checked:
-                try:
-                    self._why_not = confine.why_not() or self._probe()
-                    self._checked = True
-                except ZygoteError as error:
-                    return str(error)  # asked again next time
-            return self._why_not
+            if self._walls_hold:
+                return ""
+            try:
+                why_not = confine.why_not() or self._probe()
+            except ZygoteError as error:
+                return str(error)
+            self._walls_hold = not why_not
+        if not why_not:
+            self._spares.refill()
+        return why_not
 
     def run(self, request: Request, report: Report, cancelled: Callable[[], bool]) -> Outcome:
         if why_not := self.why_not():
-            return Outcome("refused", fault=faults.walls_missing(why_not), sealed=True)
-        outcome = self._run_once(request, report, cancelled)
-        if outcome is None:  # the zygote died and took the child with it: not the program's doing
-            outcome = self._run_once(request, report, cancelled)
-        self._spares.refill()
-        return outcome or Outcome("failed", fault=faults.killed(9, program=True, memory_bytes=None), sealed=True)
+            return _refused(why_not)
+        failure = "its process ended before it could begin"
+        for _ in range(2):  # a zygote that dies takes its children with it: not the program's doing, so once more
+            try:
+                if outcome := self._run_once(request, report, cancelled):
+                    return outcome
+            except ZygoteError as error:
+                failure = str(error)
+            finally:
+                self._spares.refill()
+        return _refused(failure)
 
     def warm_up(self) -> None:
-        if not self.why_not():
-            self._spares.refill()
+        self.why_not()
 
     def tend(self) -> None:
         self._spares.tend()
@@ -72,11 +79,7 @@ class SealedRoute:
         self._spares.close()
 
     def _run_once(self, request: Request, report: Report, cancelled: Callable[[], bool]) -> Outcome | None:
-        assert request.limits is not None
-        try:
-            child = self._spares.take(gpu=self._gpu)
-        except ZygoteError as error:
-            return Outcome("refused", fault=faults.walls_missing(str(error)), sealed=True)
+        child = self._spares.take(gpu=self._gpu)
         try:
             return _Watch(child, request, self._package).follow(report, cancelled)
         finally:
@@ -103,8 +106,12 @@ class SealedRoute:
         return self_check.verdict(reached, child.exit_code, gpu=self._gpu)
 
 
+def _refused(why_not: str) -> Outcome:
+    return Outcome("refused", fault=faults.walls_missing(why_not), sealed=True)
+
+
 def _allow(child: Child, limits: Limits) -> None:
-    """The first message: what the run may use. Processor time has a little more than the wall clock."""
+    """The first message: what the run may use. Processor time is the second line behind the wall clock."""
     cpu_s = limits.wall_s * (os.cpu_count() or 1) + 1
     send_frame(child.socket, {"memory_bytes": limits.memory_bytes, "cpu_s": cpu_s})
 
@@ -119,15 +126,12 @@ class _Watch:
         total = perform.ANSWER_BYTES + _PROGRESS_BYTES
         self.incoming = Incoming(child.socket, frame_bytes=perform.ANSWER_BYTES, total_bytes=total)
         self.frames = self.allowed_bytes = 0
-        self.started = time.monotonic()
+        self.started = 0.0
 
     def follow(self, report: Report, cancelled: Callable[[], bool]) -> Outcome | None:
-        """The outcome; None when the zygote died and took the child with it."""
+        """The outcome; None when the process ended before the program began, or with the zygote."""
         try:
-            _allow(self.child, self.limits)
-            request = {"kind": "run", "experiment": self.request.experiment, "params": self.request.data}
-            send_frame(self.child.socket, request)
-            outcome = self._wait_ready()
+            outcome = self._begin()
             while outcome is None:
                 outcome = self._listen(report) or self._over_limit(cancelled)
             return outcome
@@ -136,16 +140,19 @@ class _Watch:
         except (FrameError, perform.AnswerError, wire.WireError) as error:
             return self._ended("failed", faults.garbled(str(error)))
         except (EOFError, ConnectionError, TimeoutError):
-            return self._died()
+            return self._died() if self.started else None
 
-    def _wait_ready(self) -> Outcome | None:
-        """The walls are up: from here on time and memory count. No stranger's word has been heard so far."""
+    def _begin(self) -> Outcome | None:
+        """Hand over the request once the walls are up. Time and memory count from here."""
+        _allow(self.child, self.limits)
         text = self.incoming.next(_READY_S)
         told = wire.loads(text) if text else {"kind": "failed", "reason": f"not ready after {_READY_S:g} s"}
         if told["kind"] == "failed":
-            return self._ended("refused", faults.walls_missing(told["reason"]))
-        self.started = time.monotonic()
+            return _refused(told["reason"])
         self.allowed_bytes = self.child.usage()[0] + self.limits.memory_bytes + _SLACK_BYTES
+        request = {"kind": "run", "experiment": self.request.experiment, "params": self.request.data}
+        send_frame(self.child.socket, request)
+        self.started = time.monotonic()
         return None
 
     def _listen(self, report: Report) -> Outcome | None:

@@ -41,11 +41,13 @@ class Spares:
 
     def start(self) -> Zygote:
         """The current zygote, up; a new one when there is none. Raises ZygoteError."""
-        with self._starting:
-            zygote = self._zygote
-            if zygote is None or zygote.dead.is_set():
-                zygote = self._zygote = self._fresh()
+        zygote = self._zygote
+        if zygote and zygote.is_up:
             return zygote
+        with self._starting:
+            if self._zygote is None or not self._zygote.is_up:
+                self._zygote = self._fresh()
+            return self._zygote
 
     def refill(self) -> None:
         """Make spares up to the number, if a zygote is up."""

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 from lab import wire
 from lab.contract import Cancelled
 from lab.execution import perform
-from lab.execution.host import Host, measure
+from lab.execution.host import Host, gpu_memory_bytes, measure
 
 _REPORT_EVERY_S = 0.05
 
@@ -82,11 +82,9 @@ def _settle() -> Host:
     if not host.cuda:
         torch.set_num_threads(1)
         return measure()
-    if limit := os.environ.get("LAB_GPU_MEMORY_BYTES"):
-        total = torch.cuda.get_device_properties(0).total_memory
-        if not limit.isdigit() or not int(limit):
-            raise ValueError(f"LAB_GPU_MEMORY_BYTES is {limit!r}; it must be a positive whole number of bytes")
-        torch.cuda.set_per_process_memory_fraction(min(int(limit) / total, 1.0))
+    if limit_bytes := gpu_memory_bytes():
+        total_bytes = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(limit_bytes / total_bytes, 1.0))
     return host
 
 

@@ -7,6 +7,7 @@ to make, and tells of each child's birth (with a pidfd, so that a reused process
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -88,10 +89,9 @@ def main() -> None:
         traceback.print_exc()
         raise SystemExit(1) from None
     control.sendall(_message(kind="up", pid=os.getpid()))
-    try:
+    with contextlib.suppress(ConnectionError):  # the parent is gone
         zygote.serve()
-    except (BrokenPipeError, ConnectionResetError):  # the parent is gone
-        return
+    os._exit(0)  # its children end with it: no time for a tidy interpreter
 
 
 if __name__ == "__main__":

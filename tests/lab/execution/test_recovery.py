@@ -127,6 +127,29 @@ def test_a_killed_zygote_is_replaced_and_nobody_notices() -> None:
         executor.close()
 
 
+def test_a_zygote_that_saw_many_crashes_is_replaced_while_runs_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.execution.spares._MANY_CRASHES", 2)
+    executor = Executor(package=TRIALS, typed_code="sealed")
+    try:
+        assert executor.typed_code().available
+        assert executor._routes.sealed
+        spares = executor._routes.sealed._spares
+        worn = spares.start()
+        for n in range(2):
+            crash = typed.Params(code=f"import ctypes; ctypes.string_at({n})")
+            finish(executor, executor.submit("typed", crash, visitor="a"))
+        slowest_s, deadline = 0.0, time.monotonic() + 30
+        while spares.start() is worn or not worn.dead.is_set():
+            assert time.monotonic() < deadline
+            started = time.monotonic()
+            job = finish(executor, executor.submit("typed", typed.Params(code="1"), visitor="a", fresh=True))
+            assert job.state == "done"
+            slowest_s = max(slowest_s, time.monotonic() - started)
+        assert slowest_s < 2, "nobody waits for the new one"
+    finally:
+        executor.close()
+
+
 SERVER = f"""
 import sys, time
 from lab.execution.executor import Executor

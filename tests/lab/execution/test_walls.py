@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import platform
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from lab.execution import confine, self_check
+from lab.execution.children import ROOT
 from lab.execution.executor import Executor
 from tests.lab.execution.conftest import TRIALS, RunProgram, finish
 from tests.lab.execution.trial_experiments import typed
@@ -112,6 +115,31 @@ def test_the_verdict_needs_every_probe_refused_and_exec_killed() -> None:
     assert "saw /" in self_check.verdict({**held, "stat": "saw /"}, -31)
     assert self_check.verdict({**held, "stat": "saw /"}, -31, gpu=True) == ""
     assert "before write" in self_check.verdict({k: v for k, v in held.items() if k != "write"}, 1)
+
+
+CONFINED_FOR_GPU = """
+import json
+from lab.execution import confine, self_check
+confine.confine(memory_bytes=1 << 30, cpu_s=5, gpu=True)
+self_check.probe(lambda name, reached: print(json.dumps([name, reached]), flush=True))
+"""
+
+
+def test_with_the_driver_in_reach_the_other_walls_stand() -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", CONFINED_FOR_GPU], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    reached = dict(map(json.loads, child.stdout.splitlines()))
+    assert self_check.verdict(reached, child.returncode, gpu=True) == ""
+    assert self_check.verdict(reached, child.returncode) == f"a contained process {reached['stat']}"
+
+
+def test_gpu_mode_runs_programs_for_the_cpu_behind_the_sealed_walls() -> None:
+    executor = Executor(package=TRIALS, typed_code="gpu")
+    assert executor.typed_code().available
+    job = finish(executor, executor.submit("typed", typed.Params(code="print(open('/'))"), visitor="a"))
+    executor.close()
+    assert (job.sealed, job.result.fault.type) == (True, "PermissionError")
 
 
 @pytest.mark.parametrize(

@@ -17,17 +17,18 @@ SLIDER_STEPS = 200
 
 
 def controls(state: PageState, in_sight: Sequence[str] = ()) -> None:
-    """Draw every knob but the program. ``in_sight``: which to show first, by name; default: in order."""
-    names = [name for name, k in state.knobs.items() if not k.program]
-    first = [*in_sight, *(n for n in names if n not in in_sight)][: len(in_sight) or IN_SIGHT]
+    """Draw every knob that is offered, but the program. ``in_sight``: which to show first, by name; default: in order."""
+    offers = state.offers()
+    names = [name for name, k in offers.items() if not k.program]
+    first = [name for name in in_sight if name in names] or names[:IN_SIGHT]
     with st.container(horizontal=True, vertical_alignment="bottom", key=state.key("in-sight")):
         for name in first:
-            _draw(state, state.knobs[name])
+            _draw(state, offers[name])
     rest = [name for name in names if name not in first]
     if rest:
         with st.expander(f"{len(rest)} more setting{'s' if len(rest) > 1 else ''}"):
             for name in rest:
-                _draw(state, state.knobs[name])
+                _draw(state, offers[name])
 
 
 def _draw(state: PageState, k: Knob) -> None:

@@ -23,7 +23,7 @@ from components.controls import controls
 from components.execution import executor
 from components.findings import end_of_run, findings, program_fault
 from components.page_bar import page_bar, presenting
-from components.page_state import PageState
+from components.page_state import Offered, PageState, everything
 from components.predict import answer, ask, covered, predict_toggle
 from components.running import Outcome, measure, run_button, status
 from components.share_link import lesson_of
@@ -100,6 +100,7 @@ def experiment_page(
     about: str,
     live: bool = True,
     in_sight: Sequence[str] = (),
+    offered: Offered = everything,
     headline: Headline = lambda result: {},
     keys: Mapping[str, str] | None = None,
     dtype: str = "",
@@ -109,10 +110,10 @@ def experiment_page(
     """Draw the page around the figure; the block under ``with`` draws the figure and its details.
 
     ``about``: one sentence, ``{device}`` stands for the device's name. ``live``: follow the controls without Run, for
-    experiments under a second. ``keys``: what the figure listens for, for the help. ``cost``, ``blind``: sentences for
-    the footer, what the instrument costs and what it cannot see.
+    experiments under a second. ``offered``: which knobs matter beside the others. ``keys``: what the figure listens
+    for, for the help. ``cost``, ``blind``: sentences for the footer, what the instrument costs and what it cannot see.
     """
-    state = PageState(experiment, prefix)
+    state = PageState(experiment, prefix, offered)
     state.read()
     bar = _head(question)
     outcome = measure(state, live=live)
@@ -162,7 +163,7 @@ def _controls(state: PageState, outcome: Outcome, lesson: Lesson | None, in_sigh
         for problem in state.get("problems", ()):
             st.warning(problem, icon=":material/link_off:")
         _presets(state, lesson)
-        if state.program:
+        if state.program and state.offers_program:
             fault = _fault(outcome)
             code_editor(
                 state.values[state.program.name],
@@ -188,7 +189,7 @@ def _presets(state: PageState, lesson: Lesson | None) -> None:
             index=None,
             required=True,
             key=key,
-            placeholder="Your own program" if state.program else "Your own settings",
+            placeholder="Your own program" if state.offers_program else "Your own settings",
             label_visibility="collapsed",
             on_change=lambda: state.choose(titles[st.session_state[key]]),
         )

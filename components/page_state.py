@@ -11,6 +11,7 @@ NOTE Where the state of a page lives.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from types import ModuleType
 from typing import Any
@@ -26,16 +27,27 @@ PRESENT = "present"
 """Query parameter of presenter mode, for all pages alike."""
 
 
+Offered = Callable[[Mapping[str, Any], Knob], Knob | None]
+"""(values of all knobs, a knob) -> the knob as it is offered beside them: None where it does not matter, fewer choices
+where they do not fit."""
+
+
+def everything(values: Mapping[str, Any], k: Knob) -> Knob | None:
+    """The ``Offered`` of a page whose knobs always matter."""
+    return k
+
+
 class PageState:
     """The state of one experiment's page. Cheap to make: everything is in the session."""
 
-    def __init__(self, experiment: ModuleType, prefix: str) -> None:
+    def __init__(self, experiment: ModuleType, prefix: str, offered: Offered = everything) -> None:
         self.experiment = experiment
         self.prefix = prefix
         self.params_type: type = experiment.Params
         self.lessons: tuple[Lesson, ...] = experiment.lessons
         self.knobs: dict[str, Knob] = knobs(self.params_type)
         self.program = program_knob(self.params_type)
+        self._offered = offered
 
     def get(self, name: str, default: Any = None) -> Any:
         return st.session_state.get(f"{self.prefix}:{name}", default)
@@ -71,7 +83,24 @@ class PageState:
         self._read_address()
         fresh = {n: st.session_state[self.key(n)] for n in self.knobs if self.key(n) in st.session_state}
         self.set("values", self.values | fresh)
+        self._settle()
         self._read_editor()
+
+    def offers(self) -> dict[str, Knob]:
+        """The knobs that matter beside the present values, as they are offered."""
+        found = {name: self._offered(self.values, k) for name, k in self.knobs.items()}
+        return {name: k for name, k in found.items() if k is not None}
+
+    @property
+    def offers_program(self) -> bool:
+        return self.program is not None and self.program.name in self.offers()
+
+    def _settle(self) -> None:
+        """A choice that is no longer offered becomes the first that is."""
+        for name, k in self.offers().items():
+            if k.choices and self.values[name] not in (*k.choices, None):
+                self.set("values", self.values | {name: k.choices[0]})
+                st.session_state[self.key(name)] = k.choices[0]
 
     def _read_address(self) -> None:
         entering = self.key("bar") not in st.session_state

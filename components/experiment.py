@@ -28,7 +28,7 @@ from components.predict import answer, ask, covered, predict_toggle
 from components.running import Outcome, measure, run_button, status
 from components.share_link import lesson_of
 from components.style import page_style
-from components.take_away import device_name, footer, interview_desk, show_the_code
+from components.take_away import device_name, footer, interview_desk, show_the_code, the_idea
 from lab.contract import Fault, Lesson
 from lab.execution.executor import Job
 from lab.wire import encode
@@ -140,6 +140,7 @@ def experiment_page(
             side = Side(outcome.shown, state.key("b")) if outcome.shown and not hidden else None
             held = pinned(state)
             yield ExperimentPage(state, side, Side(held, state.key("a")) if held else None, aside, details, headline)
+    the_idea(state)
     show_the_code(state, outcome.shown)
     interview_desk(state, lesson, state.lessons)
     footer(outcome.shown, dtype=dtype, cost=cost, blind=blind)

@@ -20,6 +20,8 @@ _MARKS = {
     "warning": ("warning", "Warning", "orange"),
     "fault": ("error", "Fault", "red"),
 }
+_BY_THE_LAB = ("TimeLimit", "MemoryLimit", "OutputLimit", "Refused", "Crashed", "Cancelled")
+"""Fault types with a sentence as message; every other type is an exception's class, with its message as torch wrote it."""
 _ENDS: dict[State, str] = {
     "failed": "The run failed",
     "refused": "Not run",
@@ -69,7 +71,10 @@ def program_fault(fault: Fault, found: Sequence[Finding]) -> tuple[Finding, ...]
 def _fault_card(fault: Fault, ended: str, evidence: Mapping[str, Any]) -> None:
     with st.container(border=True, key="finding-end", gap="xsmall"):
         _head("error", ended, "red", fault.line)
-        st.code(f"{fault.type}: {fault.message}", language=None, wrap_lines=True)
+        if fault.type in _BY_THE_LAB:
+            st.text(fault.message)
+        else:
+            st.code(f"{fault.type}: {fault.message}", language=None, wrap_lines=True)
         if fault.explanation:
             st.text(fault.explanation)
         _evidence(evidence, "finding-end")

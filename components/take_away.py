@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Sequence
 
@@ -12,6 +13,12 @@ from components.page_state import PageState
 from lab.contract import Lesson
 from lab.execution.executor import Host, Job
 from lab.quantities import seconds_text
+
+
+def the_idea(state: PageState) -> None:
+    """The text at the head of the experiment's module: the idea, the formula, its source."""
+    with st.expander("The idea", icon=":material/menu_book:"):
+        st.markdown(inspect.cleandoc(state.experiment.__doc__ or ""))
 
 
 def show_the_code(state: PageState, job: Job | None) -> None:

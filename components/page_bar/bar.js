@@ -30,6 +30,7 @@ export default function ({ data, parentElement, setStateValue }) {
   const [present, link, help, field, said, dialog, list] =
     [".present", ".copy", ".help", ".link", ".said", "dialog", "dl"].map(find)
   const memory = (parentElement.labBar ??= {})
+  memory.leftOut = data.leftOut
   const toggle = () => setStateValue("present", !data.presenting)
 
   present.querySelector("span").textContent = data.presenting ? "Leave" : "Present"
@@ -39,7 +40,7 @@ export default function ({ data, parentElement, setStateValue }) {
   link.onclick = async () => {
     const address = await settledAddress()
     const copied = await copy(address, field)
-    said.textContent = data.leftOut || (copied ? "Link copied." : "Copy the selected link.")
+    said.textContent = memory.leftOut || (copied ? "Link copied." : "Copy the selected link.")
     if (copied && !field.hidden) field.hidden = true
   }
   list.replaceChildren(...data.keys.flatMap(([key, meaning]) => {

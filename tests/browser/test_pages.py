@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import re
+import string
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -66,6 +68,37 @@ def test_a_link_brings_the_program_and_waits_for_run(page: Page, app_url: str):
     expect(picture(other)).to_have_count(0)
     editor.press("Control+Enter")
     expect(picture(other).first).to_contain_text("y = mul")
+
+
+def test_without_a_clipboard_the_link_is_selected_and_a_long_program_is_refused(page: Page, app_url: str):
+    page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    editor = visit(page, f"{app_url}/autograd_graph")
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.get_by_text(re.compile("Link copied.|Copy the selected link."))).to_be_visible()
+    rng = random.Random(0)
+    editor.fill("".join(rng.choices(string.ascii_letters + string.digits, k=12_000)))
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.get_by_text("The program is too long for a link")).to_be_visible()
+
+
+def test_the_colours_of_the_editor(page: Page, app_url: str):
+    editor = visit(page, f"{app_url}/autograd_graph")
+    editor.fill(
+        '@decorated\ndef f(x):  # it\'s a comment\n    return f"""two\nlines""" + \'o\\\'ne\' + elf + 0x1F + 1.5e-3\n'
+    )
+    coloured = {
+        kind: page.locator(f".ink .{kind}").all_inner_texts()
+        for kind in ("decorator", "keyword", "call", "comment", "string", "number")
+    }
+    assert coloured == {
+        "decorator": ["@decorated"],
+        "keyword": ["def", "return"],
+        "call": ["f"],
+        "comment": ["# it's a comment"],
+        "string": ['f"""two', 'lines"""', "'o\\'ne'"],
+        "number": ["0x1F", "1.5e-3"],
+    }
+    assert page.locator(".ink .line").count() == 5
 
 
 def test_going_back_brings_back_the_state(page: Page, app_url: str):

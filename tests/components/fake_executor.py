@@ -37,6 +37,8 @@ class FakeExecutor:
                 finished_at=1e9,
                 sealed=True,
             )
+        elif self.end == "queued":
+            job = replace(job, position=3)
         elif self.end == "running":
             job = replace(job, fraction=0.25, line="layer 1 of 4")
         self.jobs[job.id] = job

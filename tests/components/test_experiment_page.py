@@ -144,11 +144,11 @@ def test_a_preset_sets_every_control_and_names_the_address(fake):
 )
 def test_every_end_without_a_result_is_explained(fake, end, title):
     at = visit()
-    fake.end, fake.fault = end, Fault("TimeLimit", f"it took {HOSTILE}", 3, "It took too long.", "Use fewer layers.")
+    fake.end, fake.fault = end, Fault("ValueError", f"it took {HOSTILE}", 3, "It took too long.", "Use fewer layers.")
     at.slider(key="ex-depth").set_value(9)
     run(at)
     assert title in prose(at)
-    assert at.code[0].value == f"TimeLimit: it took {HOSTILE}"
+    assert at.code[0].value == f"ValueError: it took {HOSTILE}"
     assert {"It took too long.", "Repair: Use fewer layers."} <= set(texts(at))
     assert "figure ex-b: 1.0625" in texts(at), "the last finished result stays"
     assert any("An earlier result" in text for text in texts(at))
@@ -167,6 +167,13 @@ def test_a_run_that_takes_long_shows_progress_and_can_be_cancelled(fake):
     assert len(fake.cancelled) == 1
     run(at)
     assert "Cancelled" in prose(at)
+
+
+def test_a_run_that_waits_says_its_place(fake):
+    fake.end = "queued"
+    at = visit()
+    assert "Waiting, number 3 in the queue." in texts(at)
+    assert not any(text.startswith("figure") for text in texts(at))
 
 
 def test_texts_of_findings_are_never_markdown(fake):
@@ -222,6 +229,7 @@ def test_the_code_and_the_interview_texts(fake):
     at = visit()
     assert any(block.value == "print(0.5 ** 4)" for block in at.code)
     said = prose(at)
+    assert "the norm of a product" in said
     for part in ("**Requirement.** the requirement", "**Recovery.** the recovery", "Question N1"):
         assert part in said
 

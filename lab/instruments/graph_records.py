@@ -47,7 +47,7 @@ class Numbering:
             module=seen.module,
             value=_leaf_value(seen) if seen.kind == "leaf" else seen.value,
             grad=_leaf_grad(seen) if seen.kind == "leaf" else seen.grad,
-            saved=tuple(_saved(slot) for slot in seen.slots),
+            saved=tuple(_saved(slot, seen) for slot in seen.slots),
         )
 
     def edges(self, graph: Graph, *, extra_only: bool = False) -> tuple[Edge, ...]:
@@ -90,8 +90,10 @@ class Numbering:
         )
 
 
-def _saved(slot: Slot) -> Saved:
+def _saved(slot: Slot, owner: Seen) -> Saved:
     line, operation = slot.changed or (None, "")
+    own_output = slot.name.startswith("result") and slot.view_of in owner.variables  # torch keeps it as a twin
+    variable = slot.variable or (slot.view_of if own_output else None)
     return Saved(
         slot=slot.name,
         shape=slot.shape,
@@ -102,8 +104,8 @@ def _saved(slot: Slot) -> Saved:
         saved_version=slot.saved_version,
         current_version=slot.current_version,
         leaf=slot.leaf.label if slot.leaf else None,
-        variable=slot.variable,
-        view_of=None if slot.variable or slot.leaf else slot.view_of or None,
+        variable=variable,
+        view_of=None if variable or slot.leaf else slot.view_of or None,
         freed=slot.freed,
         recomputed=slot.recomputed,
         changed_line=line,

@@ -156,12 +156,12 @@ def overwritten_slots(nodes: Iterable[Node]) -> list[tuple[Node, Saved]]:
 
 def describe_slot(node: Node, saved: Saved) -> str:
     """The tensor that a slot holds, in words: "its output", "w", "its input self"."""
+    if saved.slot.startswith("result"):
+        return f"its own output{f' {saved.variable}' if saved.variable else ''}"
     if saved.variable or saved.leaf:
         return str(saved.variable or saved.leaf)
     if saved.shape == () and saved.dtype == "float64" and not saved.view_of:
         return "a constant"
-    if saved.slot.startswith("result"):  # before view_of: the output has the storage of its own variable
-        return f"its own output{f' ({node.variables[0]})' if node.variables else ''}"
     return f"its input {saved.slot}{f', which is {saved.view_of} seen in another shape,' if saved.view_of else ''}"
 
 

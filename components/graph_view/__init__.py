@@ -11,6 +11,7 @@ from streamlit.components import v2 as components_v2
 from components import stepper
 from components.graph_view.scene import default_pass, description, figure_id, folder, scene
 from components.palette import css_variables
+from lab.wire import collector_off
 
 KEYS: dict[str, str] = {
     **stepper.KEYS,
@@ -65,7 +66,8 @@ def _figure(result: dict[str, Any], program: str, key: str, height: int, present
     if view.get("figure") != figure or not 0 <= view.get("pass", 0) < max(len(result["passes"]), 1):
         view = {}
     number, opened = view.get("pass", default_pass(result)), view.get("open")
-    drawn = scene(result, number, tree(number), None if opened is None else set(opened))
+    with collector_off():
+        drawn = scene(result, number, tree(number), None if opened is None else set(opened))
     fault = result["fault"] or {}
     _component(
         key=key,

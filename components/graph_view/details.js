@@ -4,6 +4,7 @@ function createDetails(host, { onClose, onGo, onOpenBox }) {
   host.hidden = true
   host.setAttribute("role", "region")
   host.setAttribute("aria-label", "Details of the chosen node")
+  host.setAttribute("aria-live", "polite")
   const links = (label, cards) => {
     const cell = element("dd")
     for (const card of cards.slice(0, 12)) {

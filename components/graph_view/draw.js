@@ -23,7 +23,7 @@ function setNumbers(target, text) {
 }
 
 function drawNode(card) {
-  const node = svgElement("g", { class: `node kind-${card.kind}`, "data-id": card.id, role: "button", "aria-label": spokenCard(card) })
+  const node = svgElement("g", { class: `node kind-${card.kind}`, "data-id": card.id, role: "img", "aria-label": spokenCard(card) })
   node.append(...nodeOutline(card))
   const parts = { node, card, tags: [] }
   const text = (className, content, x, y, end) => {

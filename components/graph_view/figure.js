@@ -125,6 +125,7 @@ function createFigure(root) {
     const before = data, at = data.steps[stepper.position - 1]?.at[0]
     const same = next.figure === before.figure && next.pass === before.pass
     paintTheme(root, next)
+    showListing()
     if (next === before) return
     data = next
     stage.classList.remove("waiting")
@@ -146,16 +147,20 @@ function createFigure(root) {
     lightLine(line = next.program === before.program ? line : null)
   }
 
-  const listingShown = shown => {
+  let listingChosen = null // by the visitor; else the width decides
+  const showListing = () => {
+    const shown = listingChosen ?? root.clientWidth >= 57 * parseFloat(getComputedStyle(root).fontSize)
     root.classList.toggle("with-listing", shown)
     listButton.setAttribute("aria-pressed", shown)
   }
-  const listButton = iconButton("listing", "Show the program (l)", () => listingShown(!root.classList.contains("with-listing")))
+  const listButton = iconButton("listing", "Show the program (l)", () => {
+    listingChosen = !root.classList.contains("with-listing")
+    showListing()
+  })
   const download = () => saveFile("autograd-graph.svg", pictureFile(parts.world, stage, [data.name, data.totals.join(" · ")], legendForFile(parts)), "image/svg+xml")
   parts.tools.append(iconButton("search", "Search (/)", () => search.open()), listButton, iconButton("download", "Download as SVG", download))
   parts.zoom.append(iconButton("plus", "Zoom in (+)", () => view.zoom(1.3, undefined, undefined, true)),
     iconButton("minus", "Zoom out (−)", () => view.zoom(1 / 1.3, undefined, undefined, true)), iconButton("fit", "Fit the whole picture (f)", () => view.fit()))
-  listingShown(root.clientWidth >= 760)
 
   const actions = { view, search, stepper, picture, select, toggleBox, listButton, closeLine: () => line && pickLine(line), get data() { return data }, get selected() { return selected } }
   const onKey = event => pressKey(event, actions)

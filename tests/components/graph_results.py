@@ -1,0 +1,125 @@
+"""Results in wire form for the tests of the graph picture: real runs of small programs, and large graphs made by hand."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from lab.contract import silent
+from lab.experiments import autograd_graph
+from lab.wire import encode
+
+PROGRAMS = {
+    "used twice": """x = torch.tensor([1.0, 2.0], requires_grad=True)
+w = torch.tensor([0.5, -1.0], requires_grad=True)
+h = torch.sigmoid(x * w)
+loss = (h + x).sum()
+loss.backward()
+""",
+    "in-place": """a = torch.tensor([0.5, -1.0, 2.0], requires_grad=True)
+p = torch.sigmoid(a)
+p[1] = 0.0
+loss = p.sum()
+loss.backward()
+""",
+    "two backwards": """x = torch.tensor([1.0, 2.0], requires_grad=True)
+loss = (x ** 2).sum()
+loss.backward(retain_graph=True)
+loss.backward()
+""",
+    "double backward": """x = torch.tensor(2.0, requires_grad=True)
+y = x ** 3
+(g,) = torch.autograd.grad(y, x, create_graph=True)
+loss = g ** 2
+loss.backward()
+""",
+    "doubling": """x = torch.tensor(1.0, requires_grad=True)
+y = x
+for _ in range(30):
+    y = y + y
+loss = y
+loss.backward()
+""",
+    "split": """x = torch.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+a, b = x.split(2)
+loss = (a * 3 + b * b + b).sum()
+loss.backward()
+""",
+    "transformer": """torch.manual_seed(0)
+layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.0)
+net = nn.Sequential(nn.Embedding(20, 8), nn.TransformerEncoder(layer, 12, enable_nested_tensor=False), nn.Linear(8, 20))
+tokens = torch.randint(0, 20, (2, 5))
+loss = F.cross_entropy(net(tokens)[:, :-1].reshape(-1, 20), tokens[:, 1:].reshape(-1))
+loss.backward()
+""",
+    "recurrent": """torch.manual_seed(0)
+cell, head, h, losses = nn.GRUCell(3, 4), nn.Linear(4, 1), torch.zeros(1, 4), []
+for t in range(40):
+    h = cell(torch.randn(1, 3), h)
+    losses.append(head(h).pow(2).mean())
+loss = torch.stack(losses).sum()
+loss.backward()
+""",
+    "no graph": "x = torch.ones(2)\nloss = x.sum()\n",
+}
+
+
+@cache
+def measured(name: str) -> dict[str, Any]:
+    """What autograd recorded of a program, in wire form."""
+    return encode(autograd_graph.run(autograd_graph.Params(code=PROGRAMS[name]), silent))
+
+
+def node(number: int, label: str, **known: Any) -> dict[str, Any]:
+    """A node made by hand."""
+    blank: dict[str, Any] = {"name": f"{label.title()}Backward0", "kind": "function", "variables": [], "shape": [2]}
+    blank |= {
+        "dtype": "float32",
+        "device": "cpu",
+        "line": None,
+        "module": None,
+        "value": None,
+        "grad": None,
+        "saved": [],
+    }
+    return {"id": number, "label": label} | blank | known
+
+
+def saved(slot: str, **known: Any) -> dict[str, Any]:
+    """A saved tensor made by hand."""
+    blank: dict[str, Any] = {"shape": [2], "dtype": "float32", "bytes": 8, "storage_bytes": 8, "storage": 0}
+    blank |= {"saved_version": 0, "current_version": 0, "leaf": None, "variable": None, "view_of": None, "freed": False}
+    return {"slot": slot, "recomputed": False, "changed_line": None, "changed_by": ""} | blank | known
+
+
+def edge(source: int, target: int, slot: int = 0, index: int = 0) -> dict[str, Any]:
+    return {"source": source, "target": target, "index": index, "slot": slot}
+
+
+def result(nodes: list[dict[str, Any]], edges: list[dict[str, Any]], **known: Any) -> dict[str, Any]:
+    """A result made by hand, without a backward pass."""
+    blank: dict[str, Any] = {"root": "loss", "root_node": nodes[-1]["id"] if nodes else None, "no_graph": ""}
+    blank |= {"leaves": [], "backward": [], "passes": [], "passes_cut": 0, "kept_bytes": 0, "kept_bytes_after": 0}
+    return {"nodes": nodes, "edges": edges, "fault": None} | blank | known
+
+
+def chain(operations: int) -> dict[str, Any]:
+    """x, then mul by w and add in turn, then sum: a loop of two operations a round."""
+    nodes = [node(0, "x", kind="leaf", line=1), node(1, "w", kind="leaf", line=2)]
+    edges = []
+    for i in range(2, operations + 2):
+        multiplies = i % 2 == 0
+        nodes.append(node(i, "mul" if multiplies else "add", line=4 if multiplies else 5))
+        edges.append(edge(0 if i == 2 else i - 1, i))
+        edges += [edge(1, i, slot=1)] if multiplies else []
+    nodes.append(node(operations + 2, "sum", kind="output", line=6))
+    return result(nodes, [*edges, edge(operations + 1, operations + 2)])
+
+
+CHAIN_PROGRAM = """x = torch.ones(2, requires_grad=True)
+w = torch.ones(2, requires_grad=True)
+for _ in range(10_000):
+    x = x * w
+    x = x + 1
+loss = x.sum()
+"""

@@ -72,11 +72,13 @@ class Seen:
     variables: list[str] = field(default_factory=list)
     variable: weakref.ref[torch.Tensor] | None = None
     """For a leaf: the tensor."""
+    first_name: str = ""
+    """For a leaf: its name when it was first used, for a program that gives the name to something else later."""
 
     @property
     def label(self) -> str:
         if self.kind == "leaf":
-            return self.variables[0] if self.variables else "leaf"
+            return self.variables[0] if self.variables else self.first_name or "leaf"
         bare = re.sub(r"Backward\d*$", "", self.name)
         return bare if self.kind == "custom" else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", bare).lower()
 

@@ -65,6 +65,8 @@ class ProgramTrace(TorchFunctionMode):
             before = [(t, torch_private.version(t)) for t in _tensors((*args, *kwargs.values()))]
         result = func(*args, **kwargs)
         with self.own_look():
+            for tensor, _ in before:
+                self._name_leaf(tensor)
             written = [tensor for tensor, version in before if torch_private.version(tensor) != version]
             self._note(func, name, args, written, result)
         return result
@@ -80,6 +82,15 @@ class ProgramTrace(TorchFunctionMode):
         inner = [scope for scope in program_scopes(self._file) if scope is not self._scope]
         named = named_tensors([*inner, self._scope])
         return ((name, tensor) for name, tensor in named if not torch_private.is_wrapped(tensor))
+
+    def _name_leaf(self, tensor: torch.Tensor) -> None:
+        if not tensor.requires_grad or tensor.grad_fn is not None or type(tensor) is not torch.Tensor:
+            return
+        leaf = self.book.leaf(tensor)
+        if not leaf.first_name:
+            scopes = [*program_scopes(self._file), self._scope]
+            named = (name for scope in scopes for name, value in scope.items() if value is tensor)
+            leaf.first_name = next(named, "leaf")
 
     def names(self) -> Names:
         """The program's names for tensors as of now."""

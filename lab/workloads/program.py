@@ -229,6 +229,8 @@ def run_program(source: str, names: dict[str, Any], *, wall_s: float, printed_by
     linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
     with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(output):
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", DeprecationWarning)  # as Python does: not a library's, only the program's own
+        warnings.filterwarnings("always", category=DeprecationWarning, module="__main__")
         with contextlib.redirect_stderr(output):
             try:
                 _execute(check_source(source), ran, wall_s)

@@ -40,6 +40,7 @@ def plainly(code: str) -> dict[str, Any]:
     last = ast.Expression(tree.body.pop().value) if isinstance(tree.body[-1], ast.Expr) else None  # pyright: ignore[reportAttributeAccessIssue]
     with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(output):
         warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module="(?!__main__)")
         try:
             exec(compile(tree, "<program>", "exec"), names)
             value = eval(compile(last, "<program>", "eval"), names) if last else None

@@ -1,4 +1,9 @@
-"""One widget a knob, chosen by its kind, choices and limits."""
+"""One widget a knob, chosen by its kind, choices and limits.
+
+A widget is given its value twice: as its default when it is drawn first, and through the session when the page sets it
+(``PageState.replace``). The session alone is not enough: until the browser has drawn the widget it answers with the
+default of the widget, and a click on something else in that moment would reset the knob.
+"""
 
 from __future__ import annotations
 
@@ -32,37 +37,34 @@ def controls(state: PageState, in_sight: Sequence[str] = ()) -> None:
 
 
 def _draw(state: PageState, k: Knob) -> None:
-    key = state.key(k.name)
-    if key not in st.session_state:
-        st.session_state[key] = state.values[k.name]
-    widget(k, key)
+    widget(k, state.key(k.name), state.values[k.name])
 
 
-def widget(k: Knob, key: str) -> Any:
-    """Draw the widget of ``k``; its value is in the session under ``key``."""
+def widget(k: Knob, key: str, value: Any) -> Any:
+    """Draw the widget of ``k`` and return its value, ``value`` at first."""
     label, meaning = k.label, k.meaning or None
     if k.choices and not k.optional and len(k.choices) <= 4:
-        return st.segmented_control(label, k.choices, required=True, key=key, help=meaning)
+        return st.segmented_control(label, k.choices, default=value, required=True, key=key, help=meaning)
     if k.choices:
         options = (None, *k.choices) if k.optional else k.choices
-        return st.selectbox(label, options, format_func=_choice, key=key, help=meaning)
+        return st.selectbox(label, options, options.index(value), format_func=_choice, key=key, help=meaning)
     if k.kind is bool:
-        return st.toggle(label, key=key, help=meaning)
+        return st.toggle(label, value, key=key, help=meaning)
     if k.kind is str:
-        return st.text_input(label, key=key, help=meaning)
-    return _number(k, key)
+        return st.text_input(label, value, key=key, help=meaning)
+    return _number(k, key, value)
 
 
-def _number(k: Knob, key: str) -> Any:
+def _number(k: Knob, key: str, value: Any) -> Any:
     low, high = (bound if bound is None else k.kind(bound) for bound in (k.low, k.high))
     step = k.kind(k.step) if k.step else (1 if k.kind is int else None)
     if step and low is not None and high is not None and not k.optional and (high - low) / step <= SLIDER_STEPS:
-        return st.slider(k.label, low, high, step=step, key=key, help=k.meaning or None)
+        return st.slider(k.label, low, high, value, step, key=key, help=k.meaning or None)
     return st.number_input(
         k.label,
         low,
         high,
-        value=None if k.optional else "min",
+        value=value,
         step=step,
         format="%g" if k.kind is float else "%d",
         placeholder="none" if k.optional else None,

@@ -187,12 +187,12 @@ def _presets(state: PageState, lesson: Lesson | None) -> None:
         st.selectbox(
             "Preset",
             list(titles),
-            index=None,
+            list(titles).index(lesson.title) if lesson else None,
             required=True,
             key=key,
             placeholder="Your own program" if state.offers_program else "Your own settings",
             label_visibility="collapsed",
-            on_change=lambda: state.choose(titles[st.session_state[key]]),
+            on_change=lambda: state.choose(titles[st.session_state[key]]) if st.session_state[key] else None,
         )
         predict_toggle(state)
 

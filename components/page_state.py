@@ -68,7 +68,7 @@ class PageState:
         self.set("values", values)
         self.set("revision", self.get("revision", 0) + 1)
         for name in self.knobs:
-            if name != (self.program and self.program.name):
+            if self.key(name) in st.session_state:
                 st.session_state[self.key(name)] = values[name]
 
     def choose(self, lesson: Lesson) -> None:

@@ -16,9 +16,9 @@ PREDICTING = "predict-first"
 def predict_toggle(state: PageState) -> None:
     """Remembered for the visit, on every page."""
     key = state.key("predict")
-    st.session_state.setdefault(key, st.session_state.get(PREDICTING, False))
     st.toggle(
         "Predict first",
+        st.session_state.get(PREDICTING, False),
         key=key,
         help="Covers the figure of a preset until you have said what it will show.",
         on_change=lambda: st.session_state.update({PREDICTING: st.session_state[key]}),

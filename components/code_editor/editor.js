@@ -122,7 +122,7 @@ export default function ({ data, parentElement, setStateValue }) {
   }
   area.onkeyup = area.onkeypress = event => event.stopPropagation()
   run.onclick = () => send(Date.now())
-  editor.onfocusout = event => {
+  area.onblur = run.onblur = event => {
     memory.leaving = false
     if (!editor.contains(event.relatedTarget)) send(memory.run)
   }

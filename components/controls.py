@@ -20,6 +20,8 @@ IN_SIGHT = 5
 SLIDER_STEPS = 200
 """Above this many positions a slider cannot be set exactly by hand."""
 
+_SWITCH = {None: "auto", True: "on", False: "off"}
+
 
 def controls(state: PageState, in_sight: Sequence[str] = ()) -> None:
     """Draw every knob that is offered, but the program. ``in_sight``: which to show first, by name; default: in order."""
@@ -48,6 +50,10 @@ def widget(k: Knob, key: str, value: Any) -> Any:
     if k.choices:
         options = (None, *k.choices) if k.optional else k.choices
         return st.selectbox(label, options, options.index(value), format_func=_choice, key=key, help=meaning)
+    if k.kind is bool and k.optional:
+        return st.selectbox(
+            label, list(_SWITCH), list(_SWITCH).index(value), format_func=_SWITCH.__getitem__, key=key, help=meaning
+        )
     if k.kind is bool:
         return st.toggle(label, value, key=key, help=meaning)
     if k.kind is str:

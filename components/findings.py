@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import streamlit as st
 
 from components.page_bar import presenting
 from components.page_state import PageState
-from lab.contract import Fault, Finding
+from lab.contract import Fault, Finding, ParamsError
 from lab.execution.executor import State
 from lab.quantities import bytes_text, number_text, seconds_text
 
@@ -37,14 +38,14 @@ def findings(state: PageState, found: Sequence[Finding]) -> None:
     st.subheader("What to notice", anchor=False)
     if not presenting():
         for number, finding in enumerate(found):
-            _card(finding, f"finding-{number}")
+            _card(state, finding, f"finding-{number}")
         return
     with st.container(horizontal=True):
         page = st.pagination(len(found), key=state.key("finding-number")) if len(found) > 1 else 1
-        _card(found[min(page, len(found)) - 1], "finding-one")
+        _card(state, found[min(page, len(found)) - 1], "finding-one")
 
 
-def _card(finding: Finding, key: str) -> None:
+def _card(state: PageState, finding: Finding, key: str) -> None:
     icon, word, color = _MARKS[finding.level]
     with st.container(border=True, key=key, gap="xsmall"):
         _head(icon, word, color, finding.line)
@@ -53,6 +54,21 @@ def _card(finding: Finding, key: str) -> None:
         st.text(finding.text)
         _evidence(finding.evidence, key)
         _repair(finding.repair)
+        if finding.change:
+            words = ", ".join(f"{name.replace('_', ' ')} = {value}" for name, value in finding.change.items())
+            st.button(
+                f"Set {words}", key=f"{key}-change", icon=":material/build:", on_click=_change, args=(state, finding)
+            )
+
+
+def _change(state: PageState, finding: Finding) -> None:
+    """Make the repair and measure again. The result may be a stranger's: what is no value of a knob is left out."""
+    for name, value in finding.change.items():
+        if name in state.knobs and not state.knobs[name].program:
+            with suppress(ParamsError):
+                state.knobs[name].check(value)
+                state.replace(state.values | {name: value})
+    state.set("run", "repair")
 
 
 def end_of_run(state: State, fault: Fault | None) -> None:

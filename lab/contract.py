@@ -178,6 +178,8 @@ class Finding:
     """Line of the visitor's program, from 1."""
     repair: str = ""
     """One line: what to change."""
+    change: dict[str, Any] = field(default_factory=dict)
+    """Values of knobs that make the repair; the page offers them as one click."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The colours of every figure: three palettes, never two in one figure, and the hues of the graph picture.
+"""The colours of every figure: four palettes, never two in one figure, and the hues of the graph picture.
 
 Safe for colour-blind readers: neighbours in stacking order stay at least 15 CIEDE2000 apart and differ in lightness, for
 normal, deuteranope and protanope eyes (Machado, Oliveira, Fernandes 2009, severity 1.0); tests/components/test_palette.py.
@@ -49,6 +49,12 @@ HEALTH: dict[Theme, dict[str, str]] = {
     "dark": {"vanishing": "#60a5fa", "healthy": "#a7f3d0", "exploding": "#ef4444", "fault": "#fca5a5"},
 }
 """Gradients from too small to too large; ``fault`` is for NaN and infinity and always comes with an icon."""
+
+MODES: dict[Theme, dict[str, str]] = {
+    "light": {"train": "#e8590c", "eval": "#1e40af", "on": "#45b8a6", "off": "#e3e8ee"},
+    "dark": {"train": "#ffa04d", "eval": "#3f6fe0", "on": "#8fe3d6", "off": "#39414a"},
+}
+"""What the batch decides against what is stored; lamps that are on and off."""
 
 GRAPH: dict[Theme, dict[str, str]] = {
     "light": {

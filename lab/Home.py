@@ -25,5 +25,14 @@ pages = {
             help="Type PyTorch, see the graph that autograd recorded and the backward pass step by step.",
         ),
     ],
+    "Modules": [
+        st.Page(
+            ROOT / "pages/train_eval.py",
+            title="Train and eval",
+            url_path="train_eval",
+            icon=":material/toggle_on:",
+            help="Dropout and BatchNorm in both modes, eval() against no_grad, and a scan of your own model.",
+        ),
+    ],
 }
 st.navigation(pages).run()

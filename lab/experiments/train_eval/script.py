@@ -1,0 +1,5 @@
+from lab.experiments.train_eval.schema import Params
+
+
+def script(params: Params) -> str:
+    return ""

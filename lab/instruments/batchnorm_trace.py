@@ -1,0 +1,136 @@
+"""BatchNorm, batch by batch: what it saw, what it used, what it stored, what came out in both modes.
+
+Train mode normalises with the batch's own mean μ and biased variance σ_b² (divided by n): y = (x − μ)/√(σ_b² + ε).
+It stores running ← (1 − m)·running + m·new with the *unbiased* variance σ_u² (divided by n − 1); eval mode uses what is
+stored. Ioffe and Szegedy 2015; torch.nn.BatchNorm1d. n counts all values of a channel: N, or N·H·W for images.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+
+@dataclass(frozen=True)
+class NormSettings:
+    """Arguments of the module."""
+
+    module: str
+    """BatchNorm1d or BatchNorm2d."""
+    channels: int
+    eps: float
+    momentum: float | None
+    affine: bool
+    track_running_stats: bool
+
+    def make(self) -> nn.Module:
+        kind = {"BatchNorm1d": nn.BatchNorm1d, "BatchNorm2d": nn.BatchNorm2d}[self.module]
+        return kind(
+            self.channels,
+            eps=self.eps,
+            momentum=self.momentum,
+            affine=self.affine,
+            track_running_stats=self.track_running_stats,
+        )
+
+
+@dataclass(frozen=True)
+class BatchRow:
+    """One batch through the module in train mode. Lists are over channels."""
+
+    batch: int
+    """From 1."""
+    values: int
+    """n: values of one channel in the batch."""
+    batch_mean: tuple[float, ...]
+    batch_var_biased: tuple[float, ...]
+    """Divided by n: what train mode normalises with."""
+    batch_var_unbiased: tuple[float, ...]
+    """Divided by n − 1: what is stored."""
+    running_mean: tuple[float, ...] | None
+    """After this batch. None without running statistics."""
+    running_var: tuple[float, ...] | None
+    num_batches_tracked: int | None
+    weight_of_batch: float | None
+    """Weight of this batch in the running statistics: the momentum, or 1/k when that is None."""
+    train_std: tuple[float, ...]
+    """Standard deviation of the output in train mode, divided by n."""
+    eval_std: tuple[float, ...]
+    """Of the output in eval mode, on the same batch, after it was stored."""
+    train_mean: tuple[float, ...]
+    eval_mean: tuple[float, ...]
+    mode_gap: float
+    """Root mean square distance between both outputs for this batch."""
+    fresh_gap: float
+    """The same for a batch that the module has never seen."""
+    formula_error: float
+    """Largest distance of the train output from (x − μ)/√(σ_b² + ε) in float64."""
+
+
+def trace_batches(layer: nn.Module, batches: list[torch.Tensor], fresh: torch.Tensor) -> tuple[BatchRow, ...]:
+    """Feed the batches to ``layer`` in train mode. Raises ValueError when a batch has one value a channel."""
+    return tuple(_row(layer, number, x, fresh) for number, x in enumerate(batches, 1))
+
+
+@torch.no_grad()
+def _row(layer: nn.Module, number: int, x: torch.Tensor, fresh: torch.Tensor) -> BatchRow:
+    train, evaluated = both_modes(layer, x)
+    stored = layer.running_mean is not None
+    biased, unbiased = (channel_rows(x).var(1, correction=c) for c in (0, 1))
+    return BatchRow(
+        batch=number,
+        values=x.numel() // x.shape[1],
+        batch_mean=_list(channel_rows(x).mean(1)),
+        batch_var_biased=_list(biased),
+        batch_var_unbiased=_list(unbiased),
+        running_mean=_list(layer.running_mean) if stored else None,
+        running_var=_list(layer.running_var) if stored else None,
+        num_batches_tracked=int(layer.num_batches_tracked) if stored else None,
+        weight_of_batch=(1 / number if layer.momentum is None else layer.momentum) if stored else None,
+        train_std=_list(channel_rows(train).std(1, correction=0)),
+        eval_std=_list(channel_rows(evaluated).std(1, correction=0)),
+        train_mean=_list(channel_rows(train).mean(1)),
+        eval_mean=_list(channel_rows(evaluated).mean(1)),
+        mode_gap=rms(train - evaluated),
+        fresh_gap=_fresh_gap(layer, fresh),
+        formula_error=(train.double() - by_formula(x, layer.eps)).abs().max().item(),
+    )
+
+
+def both_modes(layer: nn.Module, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(train output, eval output); the first moves the running statistics, the second uses them."""
+    train = layer.train()(x)
+    evaluated = layer.eval()(x)
+    layer.train()
+    return train, evaluated
+
+
+def by_formula(x: torch.Tensor, eps: float) -> torch.Tensor:
+    """Train mode by hand, in float64, for weight 1 and bias 0."""
+    rows = channel_rows(x.double())
+    along = (1, x.shape[1], *[1] * (x.dim() - 2))
+    return (x.double() - rows.mean(1).view(along)) / (rows.var(1, correction=0).view(along) + eps).sqrt()
+
+
+def channel_rows(x: torch.Tensor) -> torch.Tensor:
+    """(N, C, ...) -> (C, n)."""
+    return x.transpose(0, 1).flatten(1)
+
+
+def rms(x: torch.Tensor) -> float:
+    """Root mean square of all elements."""
+    return math.sqrt(x.double().square().mean().item())
+
+
+def _fresh_gap(layer: nn.Module, fresh: torch.Tensor) -> float:
+    """Train output by formula, so that looking does not move the statistics; affine is still 1 and 0."""
+    evaluated = layer.eval()(fresh)
+    layer.train()
+    return rms(by_formula(fresh, layer.eps) - evaluated.double())
+
+
+def _list(values: torch.Tensor) -> tuple[float, ...]:
+    return tuple(values.tolist())

@@ -164,6 +164,7 @@ class GraphBook:
             slot.saved_version = torch_private.version(held)
             slot.bytes = held.numel() * held.element_size()
             slot.storage_bytes = held.untyped_storage().nbytes() if held.layout is torch.strided else slot.bytes
+            slot.storage = self.storages.of(held).number if held.layout is torch.strided else None
             if held.is_leaf and held.requires_grad:
                 slot.leaf = self.leaf(held)
         return slot
@@ -204,8 +205,7 @@ class GraphBook:
             if slot.saved_version is not None and slot.current_version != slot.saved_version:
                 slot.changed = self.storages.first_write(held, slot.saved_version)
             slot.view_of = slot.view_of or names.sharing(torch_private.storage_key(held))
-            slot.storage = self.storages.of(held).number
-            if slot.storage not in counted:
+            if slot.storage is not None and slot.storage not in counted:
                 counted.add(slot.storage)
                 kept += slot.storage_bytes or 0
         return kept

@@ -38,7 +38,7 @@ class CutLog:
         self, func: Any, name: str, source: torch.Tensor, result: Any, line: int, names: Callable[[], Names]
     ) -> None:
         """Remember the operation if it cut ``source`` off from its result."""
-        name = "data" if func is torch_private.GET_DATA else name
+        name = "data" if func == torch_private.GET_DATA else name
         target = result if isinstance(result, torch.Tensor) else None
         if (name, line) in self.kept or len(self.kept) >= _MOST or (target is not None and target.requires_grad):
             return

@@ -58,7 +58,7 @@ class ProgramTrace(TorchFunctionMode):
         if func in engine_calls.CALLS:
             return self._engine_call(func, args, kwargs)
         name = getattr(func, "__name__", "")
-        if name == "__get__" and func is not torch_private.GET_DATA:
+        if name == "__get__" and func != torch_private.GET_DATA:
             return func(*args, **kwargs)
         before: list[tuple[torch.Tensor, int | None]] = []
         with self.own_look():
@@ -106,10 +106,10 @@ class ProgramTrace(TorchFunctionMode):
 
     def _note(self, func: Any, name: str, args: tuple[Any, ...], written: list[torch.Tensor], result: Any) -> None:
         line = _line(self._file)
-        if func is torch_private.GET_DATA:
+        if func == torch_private.GET_DATA:
             self.book.storages.note_data(result)
         for tensor in written:
-            self.book.storages.note_write(tensor, line, name)
+            self.book.storages.note_write(tensor, line, _WRITTEN.get(name, name))
         self._remember(written, line, in_place=True)
         self._remember([o for o in _tensors((result,)) if all(o is not w for w in written)], line, in_place=False)
         if line is not None and not written and not self._custom.running:
@@ -219,6 +219,19 @@ def _line(file: str) -> int | None:
     return None
 
 
+_WRITTEN = {
+    "__setitem__": "slice assignment",
+    "__iadd__": "+=",
+    "__isub__": "-=",
+    "__imul__": "*=",
+    "__idiv__": "/=",
+    "__ifloordiv__": "//=",
+    "__imod__": "%=",
+    "__iand__": "&=",
+    "__ior__": "|=",
+    "__ixor__": "^=",
+}
+"""How a program writes an in-place operation that has no name."""
 _PASSED_THROUGH = ("torch/overrides.py", "torch/_tensor.py", "instruments/program_trace.py")
 
 

@@ -19,12 +19,13 @@ from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import Node
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass as is_traceable_wrapper_subclass
 
 RAW = "_raw_saved_"
 GET_DATA: Any = torch.Tensor.data.__get__  # pyright: ignore[reportAttributeAccessIssue]
-"""What a TorchFunctionMode sees for ``tensor.data``."""
+"""What a TorchFunctionMode sees for ``tensor.data``; equal to it, not the same object."""
 
 
 def saved_slots(node: Node) -> Iterator[tuple[str, Any]]:
@@ -268,6 +269,20 @@ def _functions_in_python_are_known() -> None:
     assert not is_custom(_sample()[1])
 
 
+def _data_is_known() -> None:
+    asked = []
+
+    class Asked(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            asked.append(func == GET_DATA)
+            return func(*args, **(kwargs or {}))
+
+    x = torch.ones(1)
+    with Asked():
+        x.data, x.grad  # noqa: B018 - asked for, not used
+    assert asked == [True, False]
+
+
 def _subclasses_hear_nothing() -> None:
     heard = []
 
@@ -375,6 +390,7 @@ SELF_TESTS: dict[str, Callable[[], None]] = {
     "dispatch modes see operations": _dispatch_modes_see_operations,
     "profiled operations are read in memory": _profiled_operations_are_read_in_memory,
     "tensor subclasses hear nothing": _subclasses_hear_nothing,
+    "tensor.data is known": _data_is_known,
 }
 
 

@@ -97,10 +97,12 @@ def _missing_gradients(result: Result) -> Iterator[Finding]:
     """Leaves that require gradients and got none although a backward pass ran."""
     if not any(run.by == "program" and not run.error for run in result.passes) or result.fault:
         return
-    missing = [t for t in result.tensors if t.requires_grad and t.is_leaf and t.grad is None]
+    used = {name for node in _all_nodes(result) if node.kind == "leaf" for name in node.variables}
+    unused = [t for t in result.tensors if t.requires_grad and t.is_leaf and t.name not in used]
+    missing = [t for t in unused if t.grad is None]
     if missing and "torch.autograd.grad" not in {run.call for run in result.passes}:
         names = ", ".join(t.name for t in missing[:4]) + ("…" if len(missing) > 4 else "")
-        text = f"{names} require gradients, but no operation on the way to the result used them, so .grad stays None."
+        text = f"{names} require{'s' if len(missing) == 1 else ''} gradients, but no operation on the way to the result used them, so .grad stays None."
         repair = "Use the tensor in the loss, or leave it out of the optimizer."
         evidence = {"leaves without a gradient": len(missing)}
         yield Finding("warning", f"{names}: .grad is None", text, evidence, missing[0].line, repair)
@@ -166,14 +168,15 @@ def _kept(result: Result) -> Iterator[Finding]:
     elif result.kept_bytes_after < result.kept_bytes:
         text += f"{bytes_text(result.kept_bytes_after)} are still kept."
         yield Finding("fact", "backward freed a part of what the graph kept", text, evidence)
-    elif any(run.retain_graph and run.by == "program" for run in result.passes):
-        text += "retain_graph=True keeps all of it alive after backward, until the last reference to the result goes."
+    elif retained := [run for run in result.passes if run.retain_graph and run.by == "program"]:
+        asked = "create_graph" if all(run.create_graph for run in retained) else "retain_graph"
+        text += f"{asked}=True keeps all of it alive after backward, until the last reference to the result goes."
         yield Finding(
             "surprise",
-            "retain_graph keeps the memory",
+            f"{asked} keeps the memory",
             text,
             evidence,
-            repair="Leave retain_graph out of a training loop.",
+            repair=f"Leave {asked} out of a training loop.",
         )
     else:
         text += "They live until backward runs or the result goes."

@@ -15,6 +15,7 @@ from lab.experiments.autograd_graph.schema import Params, Result, Warned
 from lab.instruments.graph_book import Graph
 from lab.instruments.graph_records import Numbering, cut_records, named_records, pass_records
 from lab.instruments.program_trace import ProgramTrace
+from lab.instruments.records import Node
 from lab.workloads import program
 
 
@@ -54,7 +55,6 @@ def _read(params: Params, trace: ProgramTrace, ran: program.Ran, seconds: float)
     numbering = Numbering(graph)
     nodes = numbering.nodes()
     passes, backward = pass_records(numbering, trace.passes.kept)
-    of_root = [p.kept_bytes for p in passes if p.root is not None and nodes and p.root == numbering.root_id()]
     return Result(
         root=_root_name(ran, graph),
         root_node=numbering.root_id(),
@@ -65,7 +65,7 @@ def _read(params: Params, trace: ProgramTrace, ran: program.Ran, seconds: float)
         backward=backward,
         passes=passes,
         passes_cut=trace.passes.cut,
-        kept_bytes=max([kept_bytes_after, *of_root]),
+        kept_bytes=_distinct_bytes(nodes),
         kept_bytes_after=kept_bytes_after,
         printed=ran.printed,
         echo=ran.echo,
@@ -77,6 +77,13 @@ def _read(params: Params, trace: ProgramTrace, ran: program.Ran, seconds: float)
         seconds=seconds,
         fault=fault_of(ran.ended, [*nodes, *(node for p in passes[-1:] for node in p.nodes)]),
     )
+
+
+def _distinct_bytes(nodes: tuple[Node, ...]) -> int:
+    """Bytes of the distinct storages that the nodes saved, freed since or not."""
+    saved = [slot for node in nodes for slot in node.saved]
+    storages = {slot.storage: slot.storage_bytes or 0 for slot in saved if slot.storage is not None}
+    return sum(storages.values()) + sum(slot.bytes or 0 for slot in saved if slot.storage is None)
 
 
 def _choose_root(trace: ProgramTrace, ran: program.Ran) -> tuple[GradientEdge | None, str]:

@@ -112,9 +112,10 @@ def _limit_resources(memory_bytes: int, cpu_s: float, open_files: int) -> None:
         (resource.RLIMIT_CPU, cpu, cpu + _CPU_SLACK_S),
         (resource.RLIMIT_DATA, data, data),
     ):
-        allowed = resource.getrlimit(kind)[1]
-        cap = (lambda v, allowed=allowed: v) if allowed == resource.RLIM_INFINITY else (lambda v, a=allowed: min(v, a))
-        resource.setrlimit(kind, (cap(soft), cap(hard)))
+        highest = resource.getrlimit(kind)[1]
+        if highest != resource.RLIM_INFINITY:
+            soft, hard = min(soft, highest), min(hard, highest)
+        resource.setrlimit(kind, (soft, hard))
 
 
 def _mapped_bytes() -> int:

@@ -34,7 +34,7 @@ def time_limit(wall_s: float, *, program: bool) -> Fault:
 
 
 def memory_limit(memory_bytes: int | None) -> Fault:
-    allowed = f"more than {memory_bytes >> 20:,} MiB" if memory_bytes else "more memory than this machine has left"
+    allowed = f"more than {memory_bytes >> 20:,} MiB" if memory_bytes else "more than it can get here"
     return Fault(
         "MemoryLimit",
         f"The run used {allowed} of memory and was ended.",
@@ -123,7 +123,7 @@ def no_cuda(why: str) -> Fault:
 def not_started(why: str) -> Fault:
     return Fault(
         "Crashed",
-        f"The process that measures did not start: {why}."[:500],
+        f"The measurement could not start: {why}."[:500],
         explanation="The fault is in the lab or its installation, not in your settings.",
         repair="Try again. The operator finds the details in the log.",
     )

@@ -1,8 +1,8 @@
 """A warm process for the lab's own experiments: ``python -m lab.execution.worker PACKAGE``.
 
-One JSON message a line. First it says what it runs on (``Host``), then it takes requests from standard input, one at a
-time, and answers each with progress and one answer. It ends when its input does. What an experiment prints goes to
-standard error, so that it cannot break the protocol.
+One JSON message a line. First it says what it runs on (``Host``). Then, again and again, it says that it is ready,
+takes a request from standard input, and answers with progress and one answer. It ends when its input does. An experiment finds no standard
+input, and what it prints goes to standard error, so that it cannot break the protocol.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ class Desk:
 
 
 def main(package: str) -> None:
-    outgoing = os.fdopen(os.dup(1), "w", encoding="ascii")
+    incoming, outgoing = os.fdopen(os.dup(0), encoding="utf-8"), os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
-    desk = Desk(sys.stdin, outgoing)
+    desk = Desk(incoming, outgoing)
     try:
         host = _settle()
     except (RuntimeError, ValueError) as error:
@@ -67,6 +68,7 @@ def main(package: str) -> None:
         raise
     desk.say(json.dumps({"kind": "host", **wire.encode(host)}))
     while True:
+        desk.say('{"kind":"ready"}')
         request = desk.requests.get()
         report = functools.partial(desk.report, request["number"])
         desk.say(perform.answer(request["experiment"], request["params"], report, package=package))
@@ -78,14 +80,13 @@ def _settle() -> Host:
     """Threads and memory as agreed: one thread a worker on the CPU, where there are several; a share of the GPU."""
     import torch
 
-    host = measure()
-    if not host.cuda:
+    if not torch.cuda.is_available():
         torch.set_num_threads(1)
         return measure()
     if limit_bytes := gpu_memory_bytes():
         total_bytes = torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(min(limit_bytes / total_bytes, 1.0))
-    return host
+    return measure()
 
 
 def _leave_when_device_is_lost() -> None:

@@ -64,6 +64,13 @@ class Worker:
             self.host = wire.decode(Host, told)
         return self.host
 
+    def is_ready(self) -> bool:
+        """Wait until it can take the next request; False when it ended instead."""
+        try:
+            return self.messages.get(timeout=_START_S) is not None and self.alive
+        except queue.Empty:
+            return False
+
     def ask(self, request: Request) -> int:
         """Send a request; returns its number. Raises BrokenPipeError when it is gone."""
         self._number += 1
@@ -133,7 +140,11 @@ class WorkerRoute:
         with self._first:
             if self._host is None:
                 worker = self._start()
-                self._host = worker.wait_host()
+                try:
+                    self._host = worker.wait_host()
+                except WorkerError:
+                    self._drop(worker)
+                    raise
                 self._give_back(worker)
             return self._host
 
@@ -186,17 +197,15 @@ class WorkerRoute:
         while True:
             with self._lock:
                 worker = self._idle.pop() if self._idle else None
-            if worker is None:
-                worker = self._start()
-            elif not worker.alive:
-                self._drop(worker)
-                continue
+            worker = worker or self._start()
             try:
                 worker.wait_host()
             except WorkerError:
                 self._drop(worker)
                 raise
-            return worker
+            if worker.is_ready():
+                return worker
+            self._drop(worker)
 
     def _give_back(self, worker: Worker) -> None:
         worker.idle_since = time.monotonic()
@@ -227,10 +236,10 @@ class _Turn:
                 self.allowed_bytes = usage(self.worker.pid)[0] + self.request.limits.memory_bytes
             outcome = None
             while outcome is None:
-                outcome = self._listen(report) or self._over_limit()
                 if cancelled() and self.polite_until == float("inf"):
                     self.worker.say({"kind": "cancel", "number": number})
                     self.polite_until = time.monotonic() + _POLITE_S
+                outcome = self._listen(report) or self._over_limit()
             return outcome
         except BrokenPipeError:
             return self._died()

@@ -111,7 +111,7 @@ PLANTED = {
     "read the marker": "print(open('/tmp/lab_marker.txt').read())",
     "made /tmp/lab_touch_planted": "open('/tmp/lab_touch_planted', 'w').close()",
     "connected": f"import socket; socket.create_connection(('127.0.0.1', {PORT})).close()",
-    "read the secret": "print(open('/proc/self/environ').read())",
+    "read the secret": "import os; print(open(f'/proc/{os.getppid()}/environ').read())",
     "said that the kernel let it through": "import os; os.kill(os.getppid(), 0); print('KERNEL-ESC')",
 }
 

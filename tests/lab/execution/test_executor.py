@@ -39,7 +39,7 @@ class Stage:
             self.entered.append(size)
             event = self._let_go.setdefault(size, threading.Event())
         report(0.5, f"run {size}")
-        while not event.wait(0.005):
+        while not event.wait(0.05):
             if cancelled():
                 return Outcome("cancelled", fault=faults.cancelled())
         if size == 666:
@@ -173,6 +173,7 @@ def test_a_run_that_nobody_wants_is_cancelled_and_not_joined(theatre: Theatre) -
     theatre.executor.cancel(second)
     theatre.executor.cancel(second)
     again = theatre.submit(1, "c")
+    assert theatre.look(again).state == "queued", "the run that winds down has the slot"
     theatre.stage.let_go(1)
     assert theatre.executor.wait(again, 5).state == "done"
     assert theatre.look(second).state == "cancelled"

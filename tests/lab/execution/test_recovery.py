@@ -174,6 +174,7 @@ def test_no_process_outlives_the_server(signum: int) -> None:
         assert said.readline() == "ready\n"
     family = descendants(server.pid)
     assert len(family) >= 3, "a worker, a zygote and its children"
+    assert all(is_alive(pid) for pid in family)
     server.send_signal(signum)
     server.wait(20)
     deadline = time.monotonic() + 5

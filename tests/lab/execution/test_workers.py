@@ -15,7 +15,7 @@ import torch
 
 from lab.contract import silent
 from lab.execution.executor import Executor, Job
-from lab.execution.host import measure
+from lab.execution.host import gpu_memory_bytes, measure
 from tests.lab.execution.conftest import TRIALS, finish
 from tests.lab.execution.trial_experiments import rough, typed
 
@@ -36,6 +36,7 @@ def test_a_run_in_a_worker_equals_the_run_here(lab: Executor) -> None:
     here = rough.run(rough.Params(size=17), silent)
     assert replace(job.result, pid=here.pid, threads=here.threads) == here
     assert job.findings == rough.explain(here)
+    assert run(lab, size=18).result.total != here.total
     assert job.result.pid != os.getpid()
     assert (job.state, job.sealed, job.result.threads) == ("done", False, 1)
 
@@ -59,6 +60,17 @@ def test_host_says_what_torch_says(lab: Executor) -> None:
     assert host.memory_bytes > 1 << 30
 
 
+def test_the_gpu_share_is_bytes_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LAB_GPU_MEMORY_BYTES", raising=False)
+    assert gpu_memory_bytes() == 0
+    monkeypatch.setenv("LAB_GPU_MEMORY_BYTES", "1073741824")
+    assert gpu_memory_bytes() == 1 << 30
+    for wrong in ("1 GiB", "-5", "0"):
+        monkeypatch.setenv("LAB_GPU_MEMORY_BYTES", wrong)
+        with pytest.raises(ValueError, match=f"LAB_GPU_MEMORY_BYTES is '{wrong}'"):
+            gpu_memory_bytes()
+
+
 @pytest.mark.parametrize(
     ("act", "state", "fault_type", "says"),
     [
@@ -66,7 +78,7 @@ def test_host_says_what_torch_says(lab: Executor) -> None:
         ("exit", "failed", "Crashed", "exit status 7"),
         ("deaf", "limit", "TimeLimit", "3 s"),
         ("raise", "failed", "ZeroDivisionError", "divides by zero"),
-        ("swallow memory", "limit", "MemoryLimit", "more memory than"),
+        ("swallow memory", "limit", "MemoryLimit", "more than it can get"),
     ],
 )
 def test_a_worker_may_crash_or_hang_and_the_next_job_works(

@@ -279,7 +279,7 @@ def _data_is_known() -> None:
 
     x = torch.ones(1)
     with Asked():
-        x.data, x.grad  # noqa: B018 - asked for, not used
+        _ = x.data, x.grad
     assert asked == [True, False]
 
 

@@ -27,7 +27,7 @@ from components.page_state import Offered, PageState, everything
 from components.predict import answer, ask, covered, predict_toggle
 from components.running import Outcome, measure, run_button, status
 from components.share_link import lesson_of
-from components.style import page_style
+from components.style import dim, page_style
 from components.take_away import device_name, footer, interview_desk, show_the_code, the_idea
 from lab.contract import Fault, Lesson
 from lab.execution.executor import Job
@@ -115,9 +115,10 @@ def experiment_page(
     """
     state = PageState(experiment, prefix, offered)
     state.read()
+    page_style()
     bar = _head(question)
     outcome = measure(state, live=live)
-    page_style(dimmed=outcome.running or outcome.without_result)
+    dim(outcome.running or outcome.without_result)
     link = state.write_address()
     lesson = lesson_of(state.values, state.lessons)
     with bar:

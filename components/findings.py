@@ -11,7 +11,7 @@ import streamlit as st
 
 from components.page_bar import presenting
 from components.page_state import PageState
-from lab.contract import Fault, Finding, ParamsError
+from lab.contract import Fault, Finding, Knob, ParamsError
 from lab.execution.executor import State
 from lab.quantities import bytes_text, number_text, seconds_text
 
@@ -54,20 +54,32 @@ def _card(state: PageState, finding: Finding, key: str) -> None:
         st.text(finding.text)
         _evidence(finding.evidence, key)
         _repair(finding.repair)
-        if finding.change:
-            words = ", ".join(f"{name.replace('_', ' ')} = {value}" for name, value in finding.change.items())
-            st.button(
-                f"Set {words}", key=f"{key}-change", icon=":material/build:", on_click=_change, args=(state, finding)
-            )
+        _offer_change(state, finding.change, key)
 
 
-def _change(state: PageState, finding: Finding) -> None:
-    """Make the repair and measure again. The result may be a stranger's: what is no value of a knob is left out."""
-    for name, value in finding.change.items():
-        if name in state.knobs and not state.knobs[name].program:
+def _offer_change(state: PageState, change: Mapping[str, Any], key: str) -> None:
+    """The repair as one click."""
+    values = settable(state.knobs, change)
+    if values:
+        words = ", ".join(f"{state.knobs[name].label} = {value}" for name, value in values.items())
+        st.button(f"Set {words}", key=f"{key}-change", icon=":material/build:", on_click=_change, args=(state, values))
+
+
+def settable(known: Mapping[str, Knob], change: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a repair the controls accept. A stranger's program may have written it, and a button's label is Markdown:
+    no programs and no free text."""
+    values = {}
+    for name, value in change.items():
+        k = known.get(name)
+        if k and (k.kind is not str or k.choices):
             with suppress(ParamsError):
-                state.knobs[name].check(value)
-                state.replace(state.values | {name: value})
+                k.check(value)
+                values[name] = value
+    return values
+
+
+def _change(state: PageState, values: Mapping[str, Any]) -> None:
+    state.replace(state.values | dict(values))
     state.set("run", "repair")
 
 

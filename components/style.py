@@ -13,6 +13,11 @@ _PAGE, _PRESENTER = ((_HERE / f"{name}.css").read_text() for name in ("page", "p
 _DIMMED = ".st-key-page-figure, .st-key-page-details, .st-key-page-aside, .st-key-page-findings { opacity: 0.45; }"
 
 
-def page_style(*, dimmed: bool = False) -> None:
-    """``dimmed``: what the figure shows is older than the newest run."""
-    st.html(f"<style>{_PAGE}{_PRESENTER if presenting() else ''}{_DIMMED if dimmed else ''}</style>")
+def page_style() -> None:
+    """Call it first on a page: the browser loads the rest meanwhile."""
+    st.html(f"<style>{_PAGE}{_PRESENTER if presenting() else ''}</style>")
+
+
+def dim(old: bool) -> None:
+    """``old``: the newest run is not what the figure shows."""
+    st.html(f"<style>{_DIMMED if old else ''}</style>")

@@ -45,7 +45,15 @@ def run(params: Params, report: Report) -> Result:
 
 def explain(result: Result) -> tuple[Finding, ...]:
     return (
-        Finding("surprise", HOSTILE, HOSTILE, {"kept_bytes": 2048, "share": 0.25, "who": HOSTILE}, 3, HOSTILE),
+        Finding(
+            "surprise",
+            HOSTILE,
+            HOSTILE,
+            {"kept_bytes": 2048, "share": 0.25, "who": HOSTILE},
+            3,
+            HOSTILE,
+            {"rate": 2.0, "depth": 9999, HOSTILE: 1, "name": HOSTILE, "norm": HOSTILE},
+        ),
         Finding("fact", "Second", "It is second.", {}),
     )
 

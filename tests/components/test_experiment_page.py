@@ -184,6 +184,16 @@ def test_texts_of_findings_are_never_markdown(fake):
     assert "onerror" not in prose(at)
 
 
+def test_a_repair_is_one_click_and_only_sets_what_a_control_accepts(fake):
+    at = visit()
+    button = at.button(key="finding-0-change")
+    assert button.label == "Set rate = 2.0"
+    button.click()
+    run(at)
+    assert fake.submitted[-1][0] == Params(rate=2.0)
+    assert at.number_input(key="ex-rate").value == 2.0
+
+
 def test_predict_first_covers_the_answer_until_a_guess(fake):
     at = visit()
     at.toggle(key="ex-predict").set_value(True)

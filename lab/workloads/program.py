@@ -169,13 +169,13 @@ class _Capture(io.TextIOBase):
         self.limit = limit_bytes
 
     def write(self, text: str) -> int:
-        size = len(text.encode(errors="replace"))
-        if size > self.left:
-            self.parts.append(text[: max(self.left, 0)])
+        data = text.encode(errors="replace")
+        if len(data) > self.left:
+            self.parts.append(data[: self.left].decode(errors="ignore"))
             self.left = 0
             raise OutputLimit(f"The program printed more than {self.limit:,} bytes.")
         self.parts.append(text)
-        self.left -= size
+        self.left -= len(data)
         return len(text)
 
     def writable(self) -> bool:
@@ -235,7 +235,7 @@ def run_program(source: str, names: dict[str, Any], *, wall_s: float, printed_by
             try:
                 _execute(check_source(source), ran, wall_s)
             except BaseException as error:  # noqa: BLE001 - whatever the program raised is what the visitor is shown
-                ran.error, ran.ended = error, _ended(error, wall_s)
+                ran.error, ran.ended = error, _ended(error, wall_s, source)
     ran.printed = "".join(output.parts)
     for w in caught:
         warned = (str(w.message)[:1000], w.lineno if w.filename == FILE else None)
@@ -256,9 +256,9 @@ def _execute(tree: ast.Module, ran: Ran, wall_s: float) -> None:
                 ran.echo = repr(value)[:4000]
 
 
-def _ended(error: BaseException, wall_s: float) -> Ended:
+def _ended(error: BaseException, wall_s: float, source: str) -> Ended:
     if isinstance(error, SyntaxError) and error.filename in (FILE, None):
-        return Ended(type(error).__name__, _syntax_message(error), error.lineno)
+        return Ended(type(error).__name__, _syntax_message(error, source), error.lineno)
     line = program_line(error.__traceback__)
     if isinstance(error, TimeLimit):
         return Ended("TimeLimit", f"The program ran for more than {wall_s:g} s and was stopped.", line)
@@ -278,7 +278,9 @@ def _is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
 
 
-def _syntax_message(error: SyntaxError) -> str:
+def _syntax_message(error: SyntaxError, source: str) -> str:
+    if error.text is None and error.lineno:  # found by the compiler, which looks for the line in a file
+        error.text = source.splitlines()[error.lineno - 1]
     lines = traceback.format_exception_only(error)[1:]
     excerpt = "".join(lines[:-1]).rstrip("\n")
     return f"{error.msg}\n{excerpt}" if excerpt else str(error.msg)

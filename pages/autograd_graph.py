@@ -3,6 +3,7 @@
 import streamlit as st
 
 from components import graph_tables as tables
+from components.classic_picture import classic_picture
 from components.experiment import experiment_page
 from components.graph_view import KEYS, graph_view
 from components.program_output import program_output
@@ -33,8 +34,8 @@ with experiment_page(
         with page.aside:
             program_output(result["printed"], result["echo"], result["warned"])
         with page.details:
-            steps, saved, leaves, tensors, variables = st.tabs(
-                ["Backward order", "Saved tensors", "Leaves", "Named tensors", "Variables"]
+            steps, saved, leaves, tensors, variables, classic = st.tabs(
+                ["Backward order", "Saved tensors", "Leaves", "Named tensors", "Variables", "Classic picture"]
             )
         with steps:
             tables.draw_table(tables.steps_table(result), tables.STEPS, f"{key}-steps", "No backward pass ran.")
@@ -48,3 +49,5 @@ with experiment_page(
             tables.draw_table(
                 tables.variables_table(result), tables.VARIABLES, f"{key}-variables", "No variable was set."
             )
+        with classic:
+            classic_picture(result["classic"], result["no_classic"], description="The same graph as torchviz draws it.")

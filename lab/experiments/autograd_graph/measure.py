@@ -10,6 +10,7 @@ import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from lab.contract import Report, knobs
+from lab.experiments.autograd_graph.classic import classic_dot
 from lab.experiments.autograd_graph.faults import fault_of
 from lab.experiments.autograd_graph.schema import Params, Result, Warned
 from lab.instruments.graph_book import Graph
@@ -55,6 +56,7 @@ def _read(params: Params, trace: ProgramTrace, ran: program.Ran, seconds: float)
     numbering = Numbering(graph)
     nodes = numbering.nodes()
     passes, backward = pass_records(numbering, trace.passes.kept)
+    classic, no_classic = classic_dot(trace, graph)
     return Result(
         root=_root_name(ran, graph),
         root_node=numbering.root_id(),
@@ -75,6 +77,8 @@ def _read(params: Params, trace: ProgramTrace, ran: program.Ran, seconds: float)
         cuts=cut_records(trace),
         device=params.device,
         seconds=seconds,
+        classic=classic,
+        no_classic=no_classic,
         fault=fault_of(ran.ended, [*nodes, *(node for p in passes[-1:] for node in p.nodes)]),
     )
 

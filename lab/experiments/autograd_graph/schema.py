@@ -75,3 +75,7 @@ class Result:
     seconds: float
     """Time of the program, instruments included."""
     fault: Fault | None
+    classic: str = ""
+    """torchviz's picture as DOT text."""
+    no_classic: str = ""
+    """Why torchviz cannot draw this graph; empty when it can."""

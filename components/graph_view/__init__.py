@@ -16,7 +16,7 @@ from lab.wire import collector_off
 KEYS: dict[str, str] = {
     **stepper.KEYS,
     "↑ ↓": "to the first input, to the first user of the chosen node",
-    "Enter": "open or close the chosen box",
+    "Enter": "open the chosen box, close the frame that has the focus",
     "f": "fit the whole picture",
     "+ −": "zoom in and out",
     "/": "search; Enter and Shift+Enter walk the matches",
@@ -26,7 +26,7 @@ KEYS: dict[str, str] = {
 """Keys of the picture, while it has the focus (in presenter mode: always)."""
 
 _HERE = Path(__file__).parent
-_SCRIPTS = ("draw", "view", "picture", "listing", "details", "download", "figure")
+_SCRIPTS = ("draw", "view", "picture", "listing", "details", "heading", "download", "figure")
 
 
 def _read(name: str) -> str:

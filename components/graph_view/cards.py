@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from components.graph_view.folding import Box
+from components.graph_view.boxes import Box
 from components.graph_view.notation import (
     clip,
     exact,
@@ -70,9 +70,8 @@ def spoken(node: dict[str, Any]) -> str:
     return f"{node['label']} ({names})" if names and node["kind"] != "leaf" else node["label"]
 
 
-def box_card(box: Box, nodes: dict[int, dict[str, Any]], freed_at: int | None) -> Card:
-    """The card of a closed box: how many nodes, which operations, how many bytes they keep."""
-    members = [nodes[i] for i in box.members()]
+def box_card(box: Box, members: list[dict[str, Any]], freed_at: int | None) -> Card:
+    """The card of a closed box over the nodes ``members``: how many, which operations, how many bytes they keep."""
     lines = sorted({n["line"] for n in members if n["line"]})
     saved = [s for n in members for s in n["saved"]]
     count = f"{len(members):,} nodes"

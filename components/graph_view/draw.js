@@ -35,7 +35,7 @@ function drawNode(card) {
   parts.title = text("title", card.title, PAD, TITLE_Y)
   parts.meta = text("meta", card.meta, card.w - PAD, TITLE_Y, true)
   parts.value = text("value", card.value, PAD, VALUE_Y)
-  parts.grad = text("grad", card.grad ? `∂ ${card.grad}` : "", card.w - PAD, VALUE_Y, true)
+  parts.grad = text("grad", "", card.w - PAD, VALUE_Y, true)
   const top = card.value || card.grad ? VALUE_Y + 8 : TITLE_Y + 9
   card.tags.forEach((tag, i) => parts.tags.push(drawTag(node, card, tag, top + i * TAG_STEP)))
   if (card.kind === "box") node.append(boxHandle(card.w - 1, 1, "plus"))
@@ -130,6 +130,13 @@ function squeezeValues(parts) {
   const room = parts.card.w - 2 * PAD
   squeeze(parts.grad, parts.value.firstChild ? room * 0.62 : room)
   squeeze(parts.value, room - (parts.grad.firstChild ? parts.grad.getComputedTextLength() + 8 : 0))
+}
+
+function showGradient(parts, gradient) {
+  if (parts.gradient === gradient) return
+  parts.gradient = gradient
+  setNumbers(parts.grad, gradient ? `∂ ${gradient}` : "")
+  squeezeValues(parts)
 }
 
 // The title as large as the card allows, for when the picture is far away.

@@ -12,68 +12,19 @@ NOTE on folding
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any
+
+from components.graph_view.boxes import Box, Kind
+from components.graph_view.repetition import REPEATS, Periods
 
 FOLD_ABOVE = 150
 """Graphs with more nodes than this are folded."""
 CHILDREN_LIMIT = 30
-OPEN_AT_FIRST = 60
-"""Whole levels are opened at first as long as no more than this is visible."""
-VISIBLE_LIMIT = 400
 LEAVES_APART = 6
 """A box with more leaves of its own than this keeps them in one box."""
-REPEATS = 3
-"""Fewest repetitions that become a box."""
-
-Kind = Literal["root", "module", "repeat", "iteration", "part", "leaves"]
-
-
-@dataclass(eq=False)
-class Box:
-    """An interval of nodes that can be shown as one."""
-
-    kind: Kind
-    title: str
-    children: list[int | Box]
-    label: str = ""
-    """Class of a module; else the lines it comes from."""
-    lines: tuple[int | None, int | None] = (None, None)
-    """First and last line of the program that its functions come from."""
-    id: str = ""
-    leaves: list[int | Box] = field(default_factory=list)
-    """Leaves used only inside, beside the children."""
-
-    def members(self) -> Iterator[int]:
-        """Every node inside."""
-        stack: list[int | Box] = [self]
-        while stack:
-            item = stack.pop()
-            if isinstance(item, Box):
-                stack += item.leaves
-                stack += item.children
-            else:
-                yield item
-
-    def boxes(self) -> Iterator[Box]:
-        """This box and all boxes inside, outermost first."""
-        stack = [self]
-        while stack:
-            box = stack.pop()
-            yield box
-            stack += [c for c in (*box.leaves, *box.children) if isinstance(c, Box)]
-
-
-@dataclass(frozen=True)
-class Visible:
-    """What is drawn for one choice of open boxes."""
-
-    items: list[int | Box]
-    item_of: dict[int, int | Box]
-    """Node to the item that stands for it."""
-    frames: list[tuple[Box, Box | None]]
-    """Open boxes with the open box around them, outermost first."""
+MODULE_DEPTH = 16
+"""Modules nested deeper than this share a box."""
 
 
 def fold(nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> Box:
@@ -91,43 +42,6 @@ def fold(nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> Box:
     return root
 
 
-def open_at_first(root: Box) -> set[str]:
-    """Ids of the boxes that are open until the visitor decides: whole levels, while the picture stays small."""
-    opened: set[str] = set()
-    level = [root]
-    count = len(root.children) + len(root.leaves)
-    while level:
-        inner = [c for box in level for c in box.children if isinstance(c, Box) and c.kind == "module"]
-        grown = count + sum(len(b.children) + len(b.leaves) - 1 for b in inner)
-        if not inner or grown > OPEN_AT_FIRST:
-            break
-        opened |= {b.id for b in inner}
-        level, count = inner, grown
-    return opened
-
-
-def visible(root: Box, opened: Iterable[str]) -> Visible:
-    """What is drawn when the boxes ``opened`` are open. Unknown ids are ignored; stops opening at VISIBLE_LIMIT items."""
-    wanted, seen = set(opened), Visible([], {}, [])
-    budget = VISIBLE_LIMIT - len(root.children) - len(root.leaves)
-    stack: list[tuple[int | Box, Box | None]] = [(c, None) for c in reversed([*root.leaves, *root.children])]
-    while stack:
-        item, around = stack.pop()
-        if isinstance(item, int):
-            seen.items.append(item)
-            seen.item_of[item] = item
-            continue
-        grows = len(item.children) + len(item.leaves) - 1
-        if item.id in wanted and grows <= budget:
-            budget -= grows
-            seen.frames.append((item, around))
-            stack += [(c, item) for c in reversed([*item.leaves, *item.children])]
-        else:
-            seen.items.append(item)
-            seen.item_of.update((n, item) for n in item.members())
-    return seen
-
-
 def module_of(node: dict[str, Any]) -> tuple[tuple[str, ...], str]:
     """Path and class of ``0.linear1 (Linear)``: ``(("0", "linear1"), "Linear")``."""
     text = node["module"] or ""
@@ -143,7 +57,7 @@ class _Graph:
         self.path, self.cls = {}, {}
         for n in nodes:
             path, cls = module_of(n)
-            self.path[n["id"]] = path
+            self.path[n["id"]] = path[:MODULE_DEPTH]
             self.cls[path] = cls
         self.sources: dict[int, list[int]] = {i: [] for i in self.nodes}
         self.targets: dict[int, list[int]] = {i: [] for i in self.nodes}
@@ -216,7 +130,7 @@ class _Graph:
 
     def _repeats(self, items: list[int | Box]) -> list[int | Box]:
         signs = [self._signature(i) for i in items]
-        search, folded, i = _Periods(signs), [], 0
+        search, folded, i = Periods(signs), [], 0
         while i < len(items):
             period, times = search.best(i)
             if times < REPEATS or period * times < 2 * REPEATS:
@@ -284,13 +198,13 @@ class _Graph:
         return self.signs[item]
 
     def _names(self, items: list[int | Box]) -> str:
+        """What the items are called, each name once, at most three."""
         names: dict[str, None] = {}
         for i in items:
-            names[
-                (i.label or i.title if i.kind == "module" else i.title)
-                if isinstance(i, Box)
-                else self.nodes[i]["label"]
-            ] = None
+            if not isinstance(i, Box):
+                names[self.nodes[i]["label"]] = None
+            else:
+                names[i.label if i.kind == "module" and i.label else i.title] = None
             if len(names) > 3:
                 return ", ".join([*names][:3]) + ", …"
         return ", ".join(names)
@@ -301,44 +215,6 @@ class _Graph:
         known = [line for span in spans for line in span if line]
         lines = (min(known), max(known)) if known else (None, None)
         return Box(kind, title, children, label or _lines_text(*lines), lines=lines)
-
-
-class _Periods:
-    """Finds sequences that repeat back to back. Every period is scanned once along the whole list."""
-
-    CANDIDATES, LONGEST = 32, 512
-
-    def __init__(self, signs: list[int]) -> None:
-        self.signs = signs
-        self.following: list[int] = [len(signs)] * len(signs)
-        last: dict[int, int] = {}
-        for i in range(len(signs) - 1, -1, -1):
-            self.following[i] = last.get(signs[i], len(signs))
-            last[signs[i]] = i
-        self.reach: dict[int, int] = {}
-
-    def best(self, start: int) -> tuple[int, int]:
-        """(period, times) that covers most from ``start`` on, the shortest period of equals; (1, 1) when nothing repeats."""
-        best, at = (1, 1), self.following[start]
-        for _ in range(self.CANDIDATES):
-            period = at - start
-            if at >= len(self.signs) or period > self.LONGEST:
-                break
-            times = (self._matched(start, period) - start) // period + 1
-            if times >= REPEATS and period * times > best[0] * best[1]:
-                best = (period, times)
-            at = self.following[at]
-        return best
-
-    def _matched(self, start: int, period: int) -> int:
-        """First index from ``start`` on whose sign differs from the one ``period`` later."""
-        end = self.reach.get(period, -1)
-        if end < start:
-            end, last = start, len(self.signs) - period
-            while end < last and self.signs[end] == self.signs[end + period]:
-                end += 1
-            self.reach[period] = end
-        return end
 
 
 def _lines_text(low: int | None, high: int | None) -> str:

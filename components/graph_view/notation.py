@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 from unicodedata import east_asian_width
 
@@ -19,7 +18,6 @@ SPACE = "\u2002"
 SHOWN_ELEMENTS = 4
 SHOWN_IN_ROWS = 6
 """Most elements of a matrix that are written out."""
-EXACT_CHARACTERS = 600
 
 
 def number(value: Any, digits: int = 3) -> str:
@@ -85,17 +83,17 @@ def _flat(value: list[Any]) -> Iterator[Any]:
             yield v
 
 
-def exact(value: Any) -> str:
-    """All digits, as Python prints them; cut after EXACT_CHARACTERS."""
+def exact(value: Any, limit: int = 600) -> str:
+    """All digits, as Python prints them; cut after ``limit`` characters."""
     if value is None:
         return "None"
     if isinstance(value, dict):
-        text = " · ".join(f"{k} {exact(v)}" for k, v in value.items())
+        text = " · ".join(f"{k} {exact(v, limit)}" for k, v in value.items())
     elif isinstance(value, list):
-        text = "[" + ", ".join(exact(v) for v in islice(value, 200)) + ("]" if len(value) <= 200 else ", …]")
+        text = "[" + ", ".join(exact(v, limit) for v in value[:limit]) + "]"
     else:
         text = NAMED.get(value, value) if isinstance(value, str) else repr(value)
-    return text if len(text) <= EXACT_CHARACTERS else text[:EXACT_CHARACTERS] + " …"
+    return text if len(text) <= limit else text[:limit] + " …"
 
 
 def shape_text(shape: list[int] | None) -> str:

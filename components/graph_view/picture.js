@@ -48,9 +48,9 @@ function createPicture(stage, world) {
       classify(nodes, "onpath", onPath)
       classify(edges, "onpath", lit)
     },
-    light(name, ids) {
-      stage.classList.toggle(name, ids.length > 0)
-      classify(nodes, `is-${name}`, new Set(ids))
+    light(name, cards) {
+      stage.classList.toggle(name, cards.length > 0)
+      classify(nodes, `is-${name}`, new Set(cards.map(card => card.id)))
     },
     select(id) { classify(nodes, "selected", new Set([id])) },
     step(position) { paintStep(scene, position, { stage, nodes, edges, labels: layers.labels }) },
@@ -77,8 +77,7 @@ function paintStep(scene, position, { stage, nodes, edges, labels }) {
     parts.node.classList.toggle("forming", forming.has(id))
     parts.node.classList.toggle("now", now?.item === id)
     const grad = stepping && parts.card.kind !== "box" ? (forming.get(id) ?? ran.get(id) ?? "") : parts.card.grad
-    setNumbers(parts.grad, grad ? `∂ ${grad}` : "")
-    squeezeValues(parts)
+    showGradient(parts, grad)
     for (const tag of parts.tags) paintTag(tag, tag.tag.freed_at !== null && tag.tag.freed_at < position)
   }
   const given = new Map((now?.given ?? []).map(g => [g.edge, g]))

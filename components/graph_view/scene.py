@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from itertools import islice
 from typing import Any
 
 from components.graph_view import layout
+from components.graph_view.boxes import Box, Visible, open_at_first, visible
 from components.graph_view.cards import Card, box_card, changed, node_card
-from components.graph_view.folding import Box, Visible, fold, open_at_first, visible
+from components.graph_view.folding import fold
 from components.graph_view.notation import short_bytes
 from components.graph_view.steps import EdgeKey, Passage, item_id, passage
 from lab.quantities import bytes_text
+
+WORDS_LIMIT = 300
+"""Names that a box can be found by."""
 
 Result = dict[str, Any]
 Graph = tuple[list[dict[str, Any]], list[dict[str, Any]]]
@@ -72,7 +75,7 @@ def scene(result: Result, number: int, tree: Box, opened: set[str] | None) -> di
         "caveats": _caveats(result, number, run, placed.exact, tree),
         "passes": [_pass_label(k, p) for k, p in enumerate(result["passes"])],
         "error": result["passes"][number]["error"] if result["passes"] else "",
-        "outputs": [item_id(shown.item_of[i]) for i in _outputs(nodes, edges)],
+        "focus": item_id(shown.item_of.get(_root(result, number, nodes))),
     }
     return found | _geometry(placed, cards, drawn_edges, shown)
 
@@ -94,22 +97,22 @@ def _card(
     item: int | Box, nodes: dict[int, dict[str, Any]], run: Passage, freed_at: Callable[[int], int | None], last: bool
 ) -> Card:
     if isinstance(item, Box):
-        known = [freed_at(n) for n in item.members() if any(s["freed"] for s in nodes[n]["saved"])]
-        card = box_card(item, nodes, max((k for k in known if k is not None), default=None))
+        members = [nodes[i] for i in item.members()]
+        freed = (freed_at(n["id"]) for n in members if any(s["freed"] for s in n["saved"]))
+        card = box_card(item, members, max((k for k in freed if k is not None), default=None))
     else:
+        members = [nodes[item]]
         gradient = run.gradients.get(item, nodes[item]["grad"] if last else None)
         card = node_card(nodes[item], gradient, freed_at(item))
-    return {"id": item_id(item), "find": _find(item, nodes, card)} | card
+    return card | {"id": item_id(item), "find": _find(card, members)}
 
 
-def _find(item: int | Box, nodes: dict[int, dict[str, Any]], card: Card) -> str:
+def _find(card: Card, members: list[dict[str, Any]]) -> str:
     """What search looks at, in small letters."""
     words: dict[str, None] = {card["title"]: None, card["meta"]: None}
-    for i in islice(item.members(), 5000) if isinstance(item, Box) else (item,):
-        node = nodes[i]
-        new = (node["name"], node["label"], *node["variables"], node["module"] or "", f"line {node['line']}")
-        words.update(dict.fromkeys(new))
-        if len(words) > 300:
+    for n in members:
+        words |= dict.fromkeys((n["name"], n["label"], *n["variables"], n["module"] or "", f"line {n['line']}"))
+        if len(words) > WORDS_LIMIT:
             break
     return "\n".join(words).lower()
 
@@ -193,9 +196,11 @@ def figure_id(result: Result) -> str:
     return digest.hexdigest()
 
 
-def _outputs(nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> list[int]:
-    sources = {e["source"] for e in edges}
-    return [n["id"] for n in nodes if n["id"] not in sources]
+def _root(result: Result, number: int, nodes: list[dict[str, Any]]) -> int:
+    """The node from which the chosen pass starts, else the root of the graph, else any; -1 for an empty graph."""
+    known = {n["id"]: None for n in nodes}
+    wanted = (result["passes"][number]["root"] if result["passes"] else None, result["root_node"], *known)
+    return next((i for i in wanted if i in known), -1)
 
 
 def _totals(result: Result, number: int, nodes: list[dict[str, Any]]) -> list[str]:

@@ -9,12 +9,13 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from components.graph_view.boxes import Box
 from components.graph_view.cards import spoken
-from components.graph_view.folding import Box
 from components.graph_view.notation import exact, short_gradient
 
 STEPS_LIMIT = 1_500
 """Steps that go to the browser."""
+EXACT_CHARACTERS = 200
 NAMED_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 EdgeKey = tuple[int, int, int]
@@ -122,12 +123,17 @@ def _handed(
 ) -> list[list[_Handed]]:
     """What each step hands to other items. Gradients come in the order of the inputs, so they pair up with edges by slot."""
     inputs: dict[int, list[dict[str, Any]]] = {}
-    for e in sorted(edges, key=lambda e: e["slot"]):
+    crossing = (e for e in edges if item_of.get(e["source"]) is not item_of.get(e["target"]))
+    for e in sorted(crossing, key=lambda e: e["slot"]):
         inputs.setdefault(e["target"], []).append(e)
     sums: dict[tuple[int, int], _Sum] = {}
-    found = []
+    found: list[list[_Handed]] = []
     for step in steps:
-        left, own, row = list(inputs.get(step["node"], ())), item_of.get(step["node"]), []
+        own, row = item_of.get(step["node"]), []
+        found.append(row)
+        if all(item_of.get(parent) is own for parent in step["parents"]):
+            continue
+        left = list(inputs.get(step["node"], ()))
         for parent, part in zip(step["parents"], step["given"], strict=True):
             edge = next((e for e in left if e["source"] == parent), None)
             if edge:
@@ -140,7 +146,6 @@ def _handed(
                 h.forming = sums.setdefault((parent, edge["index"]), _Sum())
                 h.forming.expected += 1
             row.append(h)
-        found.append(row)
     return found
 
 
@@ -173,7 +178,7 @@ def _drawn(
     (step,) = steps
     return drawn | {
         "grad": short_gradient(step["incoming"] if step["after"] is None else step["after"]),
-        "exact": exact(step["incoming"]),
+        "exact": exact(step["incoming"], EXACT_CHARACTERS),
         "note": _note(step, handed, nodes, starts=group[0] == 0),
     }
 
@@ -189,7 +194,7 @@ def _by_edge(handed: list[_Handed]) -> list[dict[str, Any]]:
             "edge": edge,
             "to": item_id(some[0].item),
             "text": some[0].text if len(some) == 1 else f"{len(some):,} gradients",
-            "exact": exact(some[0].part) if len(some) == 1 else "",
+            "exact": exact(some[0].part, EXACT_CHARACTERS) if len(some) == 1 else "",
             "sum": some[0].forming.text if some[0].forming else "",
             "so_far": short_gradient(some[0].forming.total) if some[0].forming else "",
         }
@@ -198,8 +203,8 @@ def _by_edge(handed: list[_Handed]) -> list[dict[str, Any]]:
 
 
 def item_id(item: int | Box | None) -> str:
-    """Id of an item in the browser."""
-    return item.id if isinstance(item, Box) else f"n{item}"
+    """Id of an item in the browser; empty for None."""
+    return "" if item is None else item.id if isinstance(item, Box) else f"n{item}"
 
 
 def _note(step: dict[str, Any], handed: list[_Handed], nodes: dict[int, dict[str, Any]], starts: bool) -> str:

@@ -2,7 +2,7 @@
 
 const FIT_LIMIT = 1.35, READABLE = 0.45, FAR = 0.5, MARGIN = 22
 
-function createView(stage, world, overview, onChange) {
+function createView(stage, world, overview) {
   const view = { k: 1, x: 0, y: 0, fitted: true, width: 0, height: 0, largest: FIT_LIMIT }
   const bounds = () => [stage.clientWidth, stage.clientHeight]
 
@@ -11,7 +11,6 @@ function createView(stage, world, overview, onChange) {
     world.style.transform = `translate(${view.x}px, ${view.y}px) scale(${view.k})`
     stage.classList.toggle("far", view.k < FAR)
     overview.paint(view, bounds())
-    onChange()
   }
   view.fitScale = () => {
     const [w, h] = bounds()
@@ -39,9 +38,7 @@ function createView(stage, world, overview, onChange) {
   // From far away to the top of a frame, near enough to read.
   view.look = ([x, y, width]) => {
     view.k = 0.7
-    view.x = bounds()[0] / 2 - (x + width / 2) * view.k
-    view.y = MARGIN - y * view.k
-    view.fitted = false
+    view.pin({ x: x + width / 2, y }, { x: bounds()[0] / 2, y: MARGIN })
     view.paint(true)
   }
   view.zoom = (factor, px = bounds()[0] / 2, py = bounds()[1] / 2, smooth = false) => {
@@ -52,23 +49,27 @@ function createView(stage, world, overview, onChange) {
     view.fitted = false
     view.paint(smooth)
   }
-  view.centre = (x, y, smooth = true) => {
-    const [w, h] = bounds()
-    view.x = w / 2 - x * view.k
-    view.y = h / 2 - y * view.k
+  view.zoomStep = direction => view.zoom(1.3 ** direction, undefined, undefined, true)
+  view.centre = (x, y) => {
+    view.pin({ x, y }, { x: bounds()[0] / 2, y: bounds()[1] / 2 })
+    view.paint()
+  }
+  // Where a point of the picture is on the stage, and the pan that puts it there.
+  view.seen = ({ x, y }) => ({ x: view.x + x * view.k, y: view.y + y * view.k })
+  view.pin = (point, seen) => {
+    view.x = seen.x - point.x * view.k
+    view.y = seen.y - point.y * view.k
     view.fitted = false
-    view.paint(smooth)
   }
   // Move as little as needed to see these cards; the first one wins where not all fit.
   view.reveal = cards => {
     if (!cards.length) return
     const [w, h] = bounds()
     let moved = false
-    const [sx, sy] = [view.x + cards[0].x * view.k, view.y + cards[0].y * view.k]
-    if (!view.fitted && (view.k < READABLE || sx < 0 || sy < 0 || sx > w || sy > h)) {
+    const at = view.seen(cards[0])
+    if (!view.fitted && (view.k < READABLE || at.x < 0 || at.y < 0 || at.x > w || at.y > h)) {
       view.k = Math.max(view.k, 0.75)
-      view.x = w / 2 - cards[0].x * view.k
-      view.y = h / 2 - cards[0].y * view.k
+      view.pin(cards[0], { x: w / 2, y: h / 2 })
       moved = true
     }
     for (const card of [...cards].reverse()) {

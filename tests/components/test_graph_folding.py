@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from components.graph_view.folding import CHILDREN_LIMIT, VISIBLE_LIMIT, Box, Visible, fold, open_at_first, visible
+from components.graph_view.boxes import VISIBLE_LIMIT, Box, Visible, open_at_first, visible
+from components.graph_view.folding import CHILDREN_LIMIT, fold
 from tests.components.graph_results import chain, edge, measured, node
 
 
@@ -131,3 +132,10 @@ def test_adversarial_repetition_is_quick() -> None:
     began = time.process_time()
     fold(nodes, [edge(i, i + 1) for i in range(len(nodes) - 1)])
     assert time.process_time() - began < 3.0
+
+
+def test_modules_nested_without_end_are_folded_all_the_same() -> None:
+    path = ".".join(["inner"] * 3000)
+    nodes = [node(0, "x", kind="leaf")] + [node(i, f"op{i}", module=f"{path} (Inner)", line=i) for i in range(1, 200)]
+    root = fold(nodes, [edge(i, i + 1) for i in range(199)])
+    assert visible(root, {b.id for b in root.boxes()}).item_of[150] == 150

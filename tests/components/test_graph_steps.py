@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from components.graph_view.folding import Box, fold, open_at_first, visible
+from components.graph_view.boxes import Box, open_at_first, visible
+from components.graph_view.folding import fold
 from components.graph_view.notation import short_gradient
 from components.graph_view.scene import default_pass, folder, pass_graph, scene
 from components.graph_view.steps import STEPS_LIMIT, added, passage

@@ -208,7 +208,8 @@ def _aside(state: PageState, outcome: Outcome, lesson: Lesson | None, hidden: bo
         if outcome.without_result and outcome.job:
             end_of_run(outcome.job.state, fault)
         elif fault:
-            found = program_fault(fault, found)
+            ended = "Your program stopped" if state.offers_program else "PyTorch refuses this"
+            found = program_fault(fault, found, ended)
     aside = st.container(key="page-aside")
     with st.container(key="page-findings"):
         if outcome.shown and not hidden:

@@ -89,10 +89,10 @@ def end_of_run(state: State, fault: Fault | None) -> None:
     _fault_card(cause, _ENDS[state], {})
 
 
-def program_fault(fault: Fault, found: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The card of a program that stopped early. Returns the findings that it does not say already."""
+def program_fault(fault: Fault, found: Sequence[Finding], ended: str) -> tuple[Finding, ...]:
+    """The card of what stopped early; ``ended`` says what did. Returns the findings that it does not say already."""
     same = [f for f in found if f.level == "fault" and (f.line, f.text) == (fault.line, fault.explanation)]
-    _fault_card(fault, "Your program stopped", {} if not same or "message" in same[0].evidence else same[0].evidence)
+    _fault_card(fault, ended, {} if not same or "message" in same[0].evidence else same[0].evidence)
     return tuple(finding for finding in found if finding not in same)
 
 

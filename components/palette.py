@@ -56,6 +56,30 @@ MODES: dict[Theme, dict[str, str]] = {
 }
 """What the batch decides against what is stored; lamps that are on and off."""
 
+STEP: dict[Theme, dict[str, str]] = {
+    "light": {
+        "data loading": "#1d4ed8",
+        "copy to device": "#7dd3fc",
+        "forward": "#14b8a6",
+        "backward": "#be185d",
+        "optimizer": "#3b0764",
+        "synchronisation": "#fdba74",
+        "rest": "#64748b",
+        "without the profiler": "#e2e8f0",
+    },
+    "dark": {
+        "data loading": "#3b82f6",
+        "copy to device": "#7dd3fc",
+        "forward": "#14b8a6",
+        "backward": "#be185d",
+        "optimizer": "#5b21b6",
+        "synchronisation": "#fdba74",
+        "rest": "#64748b",
+        "without the profiler": "#f1f5f9",
+    },
+}
+"""Parts of a training step, in the order in which it runs them; ``without the profiler`` is a step that was not cut."""
+
 GRAPH: dict[Theme, dict[str, str]] = {
     "light": {
         "ink": "#1d2327",

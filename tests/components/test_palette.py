@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from components.palette import GRAPH, HEALTH, MEMORY, SIGN, Theme, css_variables
+from components.palette import GRAPH, HEALTH, MEMORY, SIGN, STEP, Theme, css_variables
 
 Triple = tuple[float, float, float]
 THEMES = get_args(Theme)
@@ -111,7 +111,7 @@ def test_the_distance_is_the_published_one(one: Triple, other: Triple, distance:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("palette", [MEMORY, SIGN, HEALTH], ids=["memory", "sign", "health"])
+@pytest.mark.parametrize("palette", [MEMORY, SIGN, HEALTH, STEP], ids=["memory", "sign", "health", "step"])
 def test_neighbours_are_told_apart(palette: dict[Theme, dict[str, str]], theme: Theme) -> None:
     colours = {kind: colour for kind, colour in palette[theme].items() if kind != "unseen"}
     assert too_close(colours) == []
@@ -124,7 +124,7 @@ def test_the_check_sees_red_beside_green_and_equal_lightness() -> None:
 
 @pytest.mark.parametrize("theme", THEMES)
 def test_a_label_can_be_read_on_every_fill(theme: Theme) -> None:
-    for palette in (MEMORY, SIGN, HEALTH):
+    for palette in (MEMORY, SIGN, HEALTH, STEP):
         for colour in palette[theme].values():
             assert max(contrast(colour, "#111827"), contrast(colour, "#ffffff")) >= CONTRAST
     graph = GRAPH[theme]
@@ -142,6 +142,6 @@ def test_leaf_function_and_output_are_told_apart(theme: Theme) -> None:
 
 
 def test_both_themes_name_the_same_colours() -> None:
-    for palette in (MEMORY, SIGN, HEALTH, GRAPH):
+    for palette in (MEMORY, SIGN, HEALTH, STEP, GRAPH):
         assert list(palette["light"]) == list(palette["dark"])
     assert "--leaf-fill:#dbeafe;" in css_variables("light")

@@ -14,11 +14,14 @@ def bytes_text(count: float) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """Three significant digits in s, ms, µs or ns."""
+    """Three significant digits in s, ms, µs or ns; whole seconds from 999.5 s on."""
+    if abs(seconds) >= 999.5:
+        return f"{seconds:,.0f} s"
+    rounded = float(f"{seconds:.3g}")  # before the unit is chosen: 0.9999 s is 1 s, not 1e+03 ms
     for scale, unit in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if abs(seconds) >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns" if seconds else "0 s"
+        if abs(rounded) >= scale:
+            return f"{rounded / scale:.3g} {unit}"
+    return f"{rounded / 1e-9:.3g} ns" if seconds else "0 s"
 
 
 def number_text(value: float) -> str:

@@ -38,7 +38,7 @@ def encode(value: Any) -> Any:
         return [encode(v) for v in value]
     if isinstance(value, Mapping):
         return {str(k): encode(v) for k, v in value.items()}
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, type):
         return {name: encode(getattr(value, name)) for name in _names(type(value))}
     raise WireError(f"{type(value).__name__} is not plain data")
 

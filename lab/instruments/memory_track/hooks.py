@@ -58,10 +58,13 @@ class Hooks:
         self._saving.__enter__()
 
     def leave(self) -> None:
-        """Remove everything that ``enter`` installed."""
+        """Remove everything that ``enter`` installed, and let go of the program's objects."""
         self._saving.__exit__()
         for handle in self._handles:
             handle.remove()
+        self._modules, self._optimizer = {}, None
+        self._paths.clear()
+        self._handles.clear()
 
     def _register(self, prefix: str, module: torch.nn.Module) -> None:
         ledger = self._track.ledger

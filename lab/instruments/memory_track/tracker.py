@@ -101,6 +101,7 @@ class MemoryTrack(TorchDispatchMode):
         super().__exit__(*error)
         self.hooks.leave()
         self.ledger.close()
+        self.inputs.clear()
         if self._collects:
             gc.enable()
 

@@ -1,0 +1,182 @@
+"""Track the chosen setting, set others beside it, predict it, run it out of memory. Times come from separate runs.
+
+NOTE In which order, and why.
+1. The prediction comes first: it costs nothing in memory, and says whether the real run may be done here at all.
+2. Time and memory are never measured in the same run. The profiled rerun for what only the allocator sees is a third.
+3. Other settings and changes are measured like the chosen one while that is quick; else changes are predicted.
+4. The capped run is the same training again, stopped at the first request beyond the cap. The cap counts what the
+   dispatcher sees, so a real card fails a little earlier: it also holds workspaces, rounding and a context.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import torch
+
+from lab.contract import Report
+from lab.experiments.memory_timeline import reading as rd
+from lab.experiments.memory_timeline.clock import step_seconds
+from lab.experiments.memory_timeline.schema import Allocator, Change, Params, Prediction, Result, Run, Seconds
+from lab.experiments.memory_timeline.settings import changes, compared
+from lab.experiments.memory_timeline.subject import SubjectError
+from lab.experiments.memory_timeline.tracking import (
+    Tracked,
+    run_out_of_memory,
+    steady_collector,
+    track,
+    track_with_profiler,
+)
+from lab.instruments import memory_allocator
+from lab.instruments.memory_check import require_working
+
+REAL_BYTES = {"cpu": 2 << 30}
+"""A real run may have this peak; the rest is predicted. On a GPU what is free on it."""
+REAL_FLOPS = 4e11
+"""And about this much work a step: some ten seconds on one core."""
+QUICK_S = 1.0
+"""Up to this long a tracked run may take, for every change to be measured and not predicted."""
+
+
+def run(params: Params, report: Report) -> Result:
+    """Measure, or predict, what is in memory. Faults of a visitor's program do not raise: they are in ``fault``."""
+    if params.device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device = cuda: this host has no CUDA device, and predictions for CUDA need one. Use cpu.")
+    require_working()
+    with steady_collector():
+        try:
+            return _Measurement(params, report).result()
+        except SubjectError as error:
+            return rd.nothing(params, error)
+
+
+class _Measurement:
+    """One request: the chosen setting and everything that is set beside it."""
+
+    def __init__(self, params: Params, report: Report) -> None:
+        self.params, self.report = params, report
+        self.predicted, self.predicted_reason = params.predict, ""
+        self.kept: dict[Params, Tracked] = {}
+        self.times: dict[Params, Seconds] = {}
+
+    def result(self) -> Result:
+        params, report = self.params, self.report
+        report(0.0, "predicting on tensors without data")
+        prediction, reason = self._predict()
+        if not self.predicted and prediction:
+            self.predicted_reason = too_large(params, prediction)
+            self.predicted = bool(self.predicted_reason)
+        report(0.1, "tracking the chosen setting")
+        allocator = self._allocator_starts()
+        chosen = prediction if self.predicted and prediction else track(params, fake=self.predicted)
+        self.kept[params] = chosen
+        allocator = self._allocator_stops(chosen) if allocator else None
+        unseen, unseen_reason = self._unseen(chosen)
+        if chosen.fault:
+            runs, tried, oom = (), (), None
+        else:
+            runs = self._runs()
+            tried = self._changes(chosen)
+            report(0.92, "running out of memory")
+            cap = params.cap_bytes or int(0.9 * chosen.peak_bytes)
+            oom = run_out_of_memory(params, cap, fake=self.predicted)
+        report(0.98, "reading")
+        return rd.result(
+            params,
+            chosen,
+            predicted=self.predicted,
+            predicted_reason=self.predicted_reason,
+            prediction=rd.prediction(prediction, None if self.predicted else chosen) if prediction else None,
+            prediction_reason=reason,
+            runs=runs,
+            changes=tried,
+            unseen=unseen,
+            unseen_reason=unseen_reason,
+            step_s=self.times.get(params),
+            oom=oom,
+            allocator=allocator,
+        )
+
+    def _predict(self) -> tuple[Tracked | None, str]:
+        """The same training on fake tensors; None with the reason where a program needs values."""
+        found = track(self.params, fake=True)
+        if found.fault is None or self.params.predict:
+            return found, ""
+        return None, f"{found.fault.type}: {found.fault.explanation or found.fault.message}"[:300]
+
+    def _unseen(self, chosen: Tracked) -> tuple[dict[int, int] | None, str]:
+        if self.predicted:
+            return None, "A prediction has no allocator."
+        if self.params.device != "cpu":
+            return None, "On CUDA the allocator's own numbers say it."
+        if chosen.fault:
+            return None, "The run ended early."
+        self.report(0.2, "once more under the profiler")
+        try:
+            again, unseen = track_with_profiler(self.params)
+        except RuntimeError as error:
+            return None, f"The profiler did not start: {error}"[:300]
+        if [o.name for o in again.reading.operations] != [o.name for o in chosen.reading.operations]:
+            return None, "The profiled rerun ran other operations."
+        return unseen, ""
+
+    def _tracked(self, params: Params, fake: bool) -> Tracked:
+        if params not in self.kept:
+            self.kept[params] = track(params, fake=fake)
+        return self.kept[params]
+
+    def _runs(self) -> tuple[Run, ...]:
+        found, settings = [], compared(self.params)
+        for number, setting in enumerate(settings):
+            params = setting.of(self.params)
+            self.report(0.25 + 0.4 * number / len(settings), f"{setting.name}: memory, then time")
+            tracked = self._tracked(params, self.predicted)
+            if not self.predicted and not tracked.fault:
+                self.times[params] = step_seconds(params)
+            found.append(rd.run_row(setting, tracked, params == self.params, self.predicted, self.times.get(params)))
+        return tuple(found)
+
+    def _changes(self, chosen: Tracked) -> tuple[Change, ...]:
+        fake = self.predicted or chosen.seconds > QUICK_S
+        found, settings = [], changes(self.params)
+        deadline = time.monotonic() + 20
+        for number, setting in enumerate(settings):
+            if time.monotonic() > deadline:
+                break
+            self.report(0.65 + 0.25 * number / len(settings), f"what if: {setting.name}")
+            tracked = self._tracked(setting.of(self.params), fake)
+            if not tracked.fault:
+                found.append(rd.change(setting, tracked, chosen, self.params.card_bytes, measured=not fake))
+        return tuple(sorted(found, key=lambda change: -change.saving_bytes))
+
+    def _allocator_starts(self) -> bool:
+        if self.params.device != "cuda" or self.predicted:
+            return False
+        memory_allocator.start()
+        return True
+
+    def _allocator_stops(self, chosen: Tracked) -> Allocator:
+        read = memory_allocator.stop()
+        lines = memory_allocator.reconciled(chosen.peak_bytes, read)
+        return Allocator(chosen.peak_bytes, lines=lines, **vars(read))
+
+
+def too_large(params: Params, prediction: Tracked) -> str:
+    """Why the run is predicted and not done here, or empty."""
+    limit = REAL_BYTES["cpu"] if params.device == "cpu" else torch.cuda.mem_get_info()[0]
+    if prediction.peak_bytes > limit:
+        return f"The run would need {prediction.peak_bytes:,} B; runs up to {limit:,} B are done here, larger ones are predicted."
+    tokens = params.batch * (params.seq if params.model in ("gpt", "lstm") else 1024 if params.model == "cnn" else 1)
+    flops = 6 * prediction.parameters * tokens
+    if params.model != "own" and params.device == "cpu" and flops > REAL_FLOPS:
+        return (
+            f"A step would take about {flops:.0e} operations; up to {REAL_FLOPS:.0e} are done here, more is predicted."
+        )
+    return ""
+
+
+def prediction_of(params: Params) -> Prediction:
+    """The prediction alone, for whoever wants to know how long it takes."""
+    with steady_collector():
+        return rd.prediction(track(replace(params, predict=True), fake=True), None)

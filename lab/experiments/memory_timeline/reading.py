@@ -1,0 +1,185 @@
+"""From tracked runs to the result."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from lab.experiments.memory_timeline.schema import (
+    Change,
+    Curve,
+    Fit,
+    OpDtype,
+    Params,
+    PhasePeak,
+    Prediction,
+    Result,
+    Run,
+    Seconds,
+    Warned,
+)
+from lab.experiments.memory_timeline.settings import Setting
+from lab.experiments.memory_timeline.subject import SubjectError
+from lab.experiments.memory_timeline.tracking import Tracked
+from lab.instruments.memory_records import CATEGORIES, Lives, Peak, Storages, Timeline
+from lab.instruments.memory_track.timeline import lives, peak, thinned, timeline, unseen_rows
+
+_CURVE_POINTS = 400
+
+
+def result(
+    params: Params,
+    chosen: Tracked,
+    *,
+    predicted: bool,
+    unseen: dict[int, int] | None,
+    **parts: Any,
+) -> Result:
+    """The whole result; ``parts`` are the fields that are ready."""
+    book = chosen.reading
+    rows = thinned(book)
+    table = timeline(book, rows)
+    if unseen is not None:
+        table = replace(table, unseen=unseen_rows(rows, unseen))
+    alive, storages = lives(book, rows)
+    highest = peak(book, rows)
+    return Result(
+        timeline=table,
+        lives=alive,
+        storages=storages,
+        peak=highest,
+        phase_peaks=_phase_peaks(chosen),
+        start=book.categories(rows[0][1]),
+        end=book.categories(-1),
+        step_ends=tuple(book.totals[event] for event in chosen.step_ends),
+        operations=len(book.operations),
+        recomputed_ops=chosen.recomputed_ops,
+        parameters=chosen.parameters,
+        without_gradient=chosen.without_gradient,
+        segments=chosen.segments,
+        predicted=predicted,
+        assumed_scalars=chosen.book.assumed_scalars,
+        saved=tuple(chosen.saved),
+        saved_bytes=chosen.saved_bytes,
+        dtypes=_dtypes(chosen),
+        unseen_bytes=max(unseen.values(), default=0) if unseen is not None else None,
+        tracked_step_s=None if predicted else chosen.seconds / params.steps,
+        step_s_reason="A prediction takes no time." if predicted else "The run ended early." if chosen.fault else "",
+        fit=Fit(params.card_bytes, highest.bytes, highest.bytes <= params.card_bytes, params.device),
+        allocator_reason=_allocator_reason(params, predicted),
+        printed=chosen.printed,
+        warned=tuple(Warned(text, line) for text, line in dict.fromkeys(chosen.warned)),
+        device=params.device,
+        fault=chosen.fault,
+        **parts,
+    )
+
+
+def nothing(params: Params, error: SubjectError) -> Result:
+    """The result of a program that leaves nothing to train."""
+    none = dict.fromkeys(CATEGORIES, 0)
+    reason = "There was nothing to run."
+    return Result(
+        timeline=Timeline(*([()] * (6 + len(CATEGORIES)))),
+        lives=Lives(*([()] * 5)),
+        storages=Storages(*([()] * 7)),
+        peak=Peak(0, -1, 0, "", "", "", 0, none, ()),
+        start=none,
+        end=none,
+        fit=Fit(params.card_bytes, 0, True, params.device),
+        printed=error.ran.printed,
+        warned=tuple(Warned(text, line) for text, line in error.ran.warned),
+        device=params.device,
+        fault=error.fault,
+        predicted=params.predict,
+        **dict.fromkeys(("phase_peaks", "step_ends", "runs", "changes", "saved", "dtypes"), ()),
+        **dict.fromkeys(
+            ("operations", "recomputed_ops", "parameters", "without_gradient", "segments", "assumed_scalars"), 0
+        ),
+        **dict.fromkeys(("unseen_reason", "step_s_reason", "prediction_reason", "allocator_reason"), reason),
+        **dict.fromkeys(("unseen_bytes", "step_s", "tracked_step_s", "prediction", "oom", "allocator"), None),
+        saved_bytes=0,
+        predicted_reason="",
+    )
+
+
+def _phase_peaks(chosen: Tracked) -> tuple[PhasePeak, ...]:
+    found: dict[tuple[int, str], int] = {}
+    for op, event in chosen.reading.instants[1:]:
+        operation = chosen.reading.operations[op]
+        key = operation.step, operation.phase
+        found[key] = max(found.get(key, 0), chosen.reading.totals[event])
+    return tuple(PhasePeak(step, phase, size) for (step, phase), size in found.items())
+
+
+def _dtypes(chosen: Tracked) -> tuple[OpDtype, ...]:
+    """Of what the forward operations of the last step made anew."""
+    made = Counter(
+        (storage.op_name, storage.dtype)
+        for storage in chosen.reading.storages
+        if storage.phase == "forward" and storage.step == len(chosen.step_ends) - 1
+    )
+    return tuple(OpDtype(op, dtype, count) for (op, dtype), count in sorted(made.items()))
+
+
+def _allocator_reason(params: Params, predicted: bool) -> str:
+    if params.device == "cpu":
+        return "No CUDA device in this run: allocated and reserved memory need one."
+    return "A prediction has no allocator." if predicted else ""
+
+
+def curve(tracked: Tracked) -> Curve:
+    """Total over operations, thinned."""
+    rows = thinned(tracked.reading, _CURVE_POINTS)
+    return Curve(tuple(op for op, _ in rows), tuple(tracked.reading.totals[event] for _, event in rows))
+
+
+def prediction(predicted: Tracked, measured: Tracked | None) -> Prediction:
+    """The prediction, held against the measurement where there is one."""
+    same = gap = None
+    if measured is not None:
+        same = [o.name for o in predicted.reading.operations] == [o.name for o in measured.reading.operations]
+        if same:
+            pairs = zip(predicted.reading.instants, measured.reading.instants, strict=True)
+            gap = max(abs(predicted.reading.totals[a] - measured.reading.totals[b]) for (_, a), (_, b) in pairs)
+    return Prediction(predicted.peak_bytes, curve(predicted), same, gap, predicted.book.assumed_scalars)
+
+
+def run_row(setting: Setting, tracked: Tracked, chosen: bool, predicted: bool, seconds: Seconds | None) -> Run:
+    """One setting as a row."""
+    book = tracked.reading
+    highest = peak(book, book.instants)
+    failed = f"{tracked.fault.type}: {tracked.fault.message}"[:300] if tracked.fault else ""
+    ends = [book.totals[event] for event in tracked.step_ends]
+    return Run(
+        setting.name,
+        setting.knobs,
+        chosen,
+        predicted,
+        None if failed else highest.bytes,
+        highest.phase,
+        highest.op,
+        highest.module,
+        highest.categories,
+        tracked.saved_bytes,
+        len(book.operations),
+        tracked.recomputed_ops,
+        ends[-1] - ends[-2] if len(ends) > 1 else 0,
+        seconds,
+        curve(tracked),
+        failed,
+    )
+
+
+def change(setting: Setting, tracked: Tracked, chosen: Tracked, card_bytes: int, *, measured: bool) -> Change:
+    """What the peak becomes."""
+    saving = chosen.peak_bytes - tracked.peak_bytes
+    fits = tracked.peak_bytes <= card_bytes
+    return Change(setting.name, setting.knobs, tracked.peak_bytes, saving, measured, fits)
+
+
+def row_of(indices: tuple[int, ...], op: int) -> int:
+    """The row of a timeline that stands for an operation."""
+    return max(bisect_right(indices, op) - 1, 0)

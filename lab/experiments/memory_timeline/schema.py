@@ -1,0 +1,297 @@
+"""What the experiment takes and gives. All sizes in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lab.contract import Fault, Knob, Limits, ParamsError, check, knob
+from lab.instruments.memory_records import CapHit, Lives, Peak, SavedTensor, Storages, Timeline
+from lab.workloads.models import HEAD_WIDTH
+
+GIB = 1 << 30
+DEFAULT_PROGRAM = """class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+model = nn.Sequential(*[Block(128) for _ in range(4)], nn.Linear(128, 10))
+batch = (torch.randn(256, 128), torch.randint(0, 10, (256,)))
+"""
+
+
+@dataclass(frozen=True)
+class Params:
+    """A model and the way in which it is trained."""
+
+    model: str = knob("gpt", choices=("mlp", "cnn", "gpt", "lstm", "own"))
+    """The network. `own`: your program defines `model` and `batch`, and perhaps `loss`."""
+    layers: int = knob(4, low=1, high=128)
+    """Blocks of the network."""
+    width: int = knob(128, low=8, high=16_384)
+    """Features of a layer, channels of the CNN. From 128 on a multiple of 64 for gpt, whose heads are 64 wide."""
+    batch: int = knob(8, low=1, high=65_536)
+    """Samples of one optimizer step."""
+    seq: int = knob(64, low=1, high=65_536)
+    """Tokens of a sample, for gpt and lstm."""
+    optimizer: str = knob("adamw", choices=("sgd", "momentum", "adam", "adamw"))
+    """SGD keeps nothing, momentum one number for each parameter, Adam two."""
+    optimizer_impl: str = knob("forloop", choices=("forloop", "foreach", "fused"))
+    """One parameter after the other (default on the CPU), all in one list (default on CUDA), or one kernel."""
+    precision: str = knob("fp32", choices=("fp32", "bf16_autocast", "fp16_autocast", "bf16"))
+    """Autocast keeps fp32 parameters and casts for each operation; bf16 turns the model itself into bfloat16."""
+    checkpoint: str = knob("none", choices=("none", "every", "all"))
+    """Keep only the inputs of checkpointed segments and run each again in backward."""
+    every: int = knob(1, low=1, high=128)
+    """Blocks in a segment when checkpoint is `every`."""
+    reentrant: bool = knob(False)
+    """The older form of torch.utils.checkpoint."""
+    accumulate: int = knob(1, low=1, high=64)
+    """Split the batch into so many micro-batches and add their gradients."""
+    one_backward: bool = knob(False)
+    """Add the losses of the micro-batches and call backward once at the end."""
+    zero_grad: str = knob("before_forward", choices=("before_forward", "before_backward", "after_step"))
+    """Where gradients are cleared."""
+    set_to_none: bool = knob(True)
+    """Let go of the gradients instead of filling them with zeros."""
+    retain_graph: bool = knob(False)
+    """backward(retain_graph=True): the graph stays until the next loss takes its name."""
+    steps: int = knob(2, low=1, high=8)
+    """Optimizer steps. The first has no optimizer state yet, so its peak is another."""
+    mode: str = knob("train", choices=("train", "no_grad", "inference_mode", "forgot"))
+    """Train, or only the forward pass: with gradients switched off, or having forgotten to."""
+    leak: str = knob("none", choices=("none", "loss", "loss_without_backward", "item"))
+    """What is appended to a list in each step: nothing, the loss, the loss of a forward without backward, loss.item()."""
+    predict: bool = knob(False)
+    """Run on tensors without data: the same operations, the same bytes, no time and no memory."""
+    card_bytes: int = knob(24 * GIB, low=1 << 20, high=1 << 40, unit="bytes")
+    """Memory of the card that it should fit on."""
+    cap_bytes: int | None = knob(None, low=1 << 10, high=1 << 40, unit="bytes")
+    """Where the run out of memory stops. None: nine tenths of the peak."""
+    code: str = knob(DEFAULT_PROGRAM, program=Limits(wall_s=40.0, memory_bytes=3 << 30))
+    """A program that defines `model` and `batch`, and perhaps `loss(model, batch)`."""
+    seed: int = knob(0, low=0, high=2**31 - 1)
+    """Seed of parameters and data."""
+    device: str = knob("cpu", choices=("cpu", "cuda"))
+    """Where it runs, and whose kernels a prediction is for."""
+
+    def __post_init__(self) -> None:
+        check(self)
+        heads = max(1, self.width // HEAD_WIDTH)
+        if self.model == "gpt" and self.width % heads:
+            raise ParamsError(
+                f"width = {self.width} does not divide into {heads} heads; take a multiple of {HEAD_WIDTH}"
+            )
+        if self.accumulate > self.batch and self.model != "own":
+            raise ParamsError(f"accumulate = {self.accumulate} is more than batch = {self.batch}")
+
+
+_TRAINING = ("accumulate", "one_backward", "zero_grad", "set_to_none", "retain_graph", "checkpoint")
+
+
+def offered(values: Mapping[str, Any], k: Knob) -> Knob | None:
+    """The knob as it is offered beside these values: None where it changes nothing."""
+    forward_only = values["mode"] != "train" or values["leak"] == "loss_without_backward"
+    hidden = {
+        "code": values["model"] != "own",
+        "layers": values["model"] == "own",
+        "width": values["model"] == "own",
+        "batch": values["model"] == "own",
+        "seq": values["model"] not in ("gpt", "lstm"),
+        "every": values["checkpoint"] != "every" or forward_only,
+        "reentrant": values["checkpoint"] == "none" or forward_only,
+        "optimizer": forward_only,
+        "optimizer_impl": forward_only,
+        **dict.fromkeys(_TRAINING, forward_only),
+    }
+    if k.name == "one_backward" and values["accumulate"] == 1:
+        return None
+    return None if hidden.get(k.name) else k
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Time of one step, from runs without the instrument."""
+
+    median: float
+    min: float
+    max: float
+    repeats: int
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Total bytes over operations, at most some hundred points: the largest of each stretch."""
+
+    index: tuple[int, ...]
+    bytes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One setting beside the others."""
+
+    setting: str
+    """Its name in words."""
+    knobs: dict[str, Any]
+    """The values that make it."""
+    chosen: bool
+    """It is what the controls say."""
+    predicted: bool
+    peak_bytes: int | None
+    """None when it failed, see ``failed``."""
+    peak_phase: str
+    peak_op: str
+    peak_module: str
+    categories: dict[str, int]
+    """At its peak."""
+    saved_bytes: int
+    """Kept for backward at the end of the last forward, parameters and inputs not counted."""
+    operations: int
+    recomputed_ops: int
+    growth_bytes: int
+    """What the last step left behind."""
+    step_s: Seconds | None
+    curve: Curve
+    failed: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """One knob set differently, and the peak that results."""
+
+    title: str
+    knobs: dict[str, Any]
+    peak_bytes: int
+    saving_bytes: int
+    measured: bool
+    """False: predicted on fake tensors."""
+    fits: bool
+    """On the card."""
+
+
+@dataclass(frozen=True)
+class PhasePeak:
+    """The largest total in one phase of one step."""
+
+    step: int
+    phase: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The same run on tensors without data."""
+
+    peak_bytes: int
+    curve: Curve
+    same_operations: bool | None
+    """Whether both ran the same operations; None when nothing was measured to compare with."""
+    largest_gap_bytes: int | None
+    """Largest difference at any operation, where they did."""
+    assumed_scalars: int
+    """Times that the program asked for a value and got 0."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Does it fit on the card?"""
+
+    card_bytes: int
+    peak_bytes: int
+    fits: bool
+    device: str
+    """Whose kernels the answer is for."""
+
+
+@dataclass(frozen=True)
+class OpDtype:
+    """How often an operation of the forward gave this dtype."""
+
+    op: str
+    dtype: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Allocator:
+    """The CUDA allocator's own peaks beside the track's; ``lines`` sum to ``reserved_bytes``."""
+
+    tracked_bytes: int
+    requested_bytes: int
+    allocated_bytes: int
+    reserved_bytes: int
+    driver_bytes: int
+    """In use on the device, other processes included."""
+    lines: dict[str, int]
+    snapshot: str
+    """For PyTorch's memory viewer: a pickle, zlib-compressed, base64. Empty when there is none."""
+
+
+@dataclass(frozen=True)
+class Warned:
+    """A warning that the program caused."""
+
+    text: str
+    line: int | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was alive at every operation."""
+
+    timeline: Timeline
+    lives: Lives
+    storages: Storages
+    peak: Peak
+    phase_peaks: tuple[PhasePeak, ...]
+    start: dict[str, int]
+    """Bytes per category before the first operation."""
+    end: dict[str, int]
+    """After the last."""
+    step_ends: tuple[int, ...]
+    """Bytes alive when each step was over."""
+    operations: int
+    recomputed_ops: int
+    parameters: int
+    """Numbers, not bytes."""
+    without_gradient: int
+    """Parameter tensors that require a gradient and have none at the end of a training run."""
+    segments: int
+    """Checkpointed segments; 0 when nothing is checkpointed."""
+    predicted: bool
+    """The timeline itself is of tensors without data."""
+    predicted_reason: str
+    """Why it was predicted although a run was asked for; empty otherwise."""
+    assumed_scalars: int
+    runs: tuple[Run, ...]
+    changes: tuple[Change, ...]
+    """What would lower this peak, the largest saving first."""
+    saved: tuple[SavedTensor, ...]
+    """Of the last forward."""
+    saved_bytes: int
+    """Of the distinct storages that only autograd keeps."""
+    dtypes: tuple[OpDtype, ...]
+    unseen_bytes: int | None
+    """At the worst instant: in the allocator, and not seen by the dispatcher."""
+    unseen_reason: str
+    """Why it was not measured; empty otherwise."""
+    step_s: Seconds | None
+    tracked_step_s: float | None
+    """One step with the instrument: what it costs."""
+    step_s_reason: str
+    prediction: Prediction | None
+    prediction_reason: str
+    fit: Fit
+    oom: CapHit | None
+    allocator: Allocator | None
+    allocator_reason: str
+    printed: str
+    warned: tuple[Warned, ...]
+    device: str
+    fault: Fault | None

@@ -1,0 +1,126 @@
+"""From the knobs to a training that can be run: built anew for every run, so that none inherits another's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from lab.contract import Fault, knobs
+from lab.experiments.memory_timeline.faults import fault_of
+from lab.experiments.memory_timeline.schema import Params
+from lab.workloads import models, program
+from lab.workloads.checkpointing import under_checkpoint
+from lab.workloads.own_model import OwnModelError, own_model
+from lab.workloads.training_step import Loss, Recipe, Task, Training, in_bfloat16
+
+
+@dataclass
+class Subject:
+    """One training, not begun."""
+
+    training: Training
+    segments: int
+    """Checkpointed segments."""
+    ran: program.Ran | None = None
+    """The visitor's program."""
+
+
+class SubjectError(Exception):
+    """The visitor's program does not give a training; ``fault`` says why."""
+
+    def __init__(self, fault: Fault, ran: program.Ran) -> None:
+        super().__init__(fault.message)
+        self.fault, self.ran = fault, ran
+
+
+def build(params: Params) -> Subject:
+    """Build on the default device. Raises SubjectError."""
+    if params.model == "own":
+        return _own(params)
+    made = models.build(params.model, layers=params.layers, width=params.width, batch=params.batch, seq=params.seq)
+    (x,), model = made.inputs, made.model
+    if params.precision == "bf16":
+        (x,) = in_bfloat16(model, (x,))
+    model, segments = _checkpointed(model, params)
+    parts = zip(x.chunk(params.accumulate), made.target.chunk(params.accumulate), strict=True)
+    losses: list[Loss] = [lambda x=x, y=y: made.criterion(model(x), y) for x, y in parts]
+    task = Task(model, {"x": x, "target": made.target}, losses)
+    return Subject(Training(task, recipe(params)), segments)
+
+
+def recipe(params: Params) -> Recipe:
+    """The knobs that say how a step is done."""
+    names = Recipe.__dataclass_fields__
+    return Recipe(**{name: getattr(params, name) for name in names})
+
+
+def _own(params: Params) -> Subject:
+    limits = knobs(Params)["code"].program
+    assert limits is not None
+    ran = program.run_program(
+        params.code, program.namespace(), wall_s=0.5 * limits.wall_s, printed_bytes=limits.printed_bytes
+    )
+    if ran.ended:
+        raise SubjectError(fault_of(ran.ended.type, ran.ended.message, ran.ended.line), ran)
+    try:
+        return _own_training(params, ran)
+    except OwnModelError as error:
+        raise SubjectError(fault_of("OwnModelError", str(error), error.line), ran) from None
+
+
+def _own_training(params: Params, ran: program.Ran) -> Subject:
+    names = dict(ran.namespace)
+    whole = own_model(names)
+    if params.precision == "bf16":
+        names["batch"] = _in_bfloat16(names["batch"])
+        whole.model.to(torch.bfloat16)
+    model, segments = _checkpointed(whole.model, params)
+    names["model"] = model
+    if not any(p.requires_grad for p in model.parameters()):
+        raise OwnModelError("No parameter of the model requires gradients. Leave at least one unfrozen.")
+    losses = [own_model({**names, "batch": part}).loss for part in _chunks(names["batch"], params.accumulate)]
+    inputs = {f"batch[{number}]": tensor for number, tensor in enumerate(_tensors(names["batch"]))}
+    return Subject(Training(Task(model, inputs, losses), recipe(params)), segments, ran)
+
+
+def _checkpointed(model: nn.Module, params: Params) -> tuple[nn.Module, int]:
+    if params.checkpoint == "none":
+        return model, 0
+    return under_checkpoint(model, "all" if params.checkpoint == "all" else "every", params.every, params.reentrant)
+
+
+def _tensors(batch: Any) -> list[torch.Tensor]:
+    if isinstance(batch, torch.Tensor):
+        return [batch]
+    parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, (list, tuple)) else ()
+    return [tensor for part in parts for tensor in _tensors(part)]
+
+
+def _chunks(batch: Any, count: int) -> list[Any]:
+    """The batch in ``count`` parts along the first dimension. Raises OwnModelError when it does not divide."""
+    if count == 1:
+        return [batch]
+    sizes = {len(t) for t in _tensors(batch) if t.ndim}
+    if len(sizes) != 1 or min(sizes) < count:
+        raise OwnModelError(
+            f"accumulate = {count} needs tensors with the same first dimension of at least {count}; batch has {sizes}."
+        )
+    pieces = [list(t.chunk(count)) for t in _tensors(batch)]
+    return [_rebuilt(batch, iter([piece[i] for piece in pieces])) for i in range(min(map(len, pieces)))]
+
+
+def _rebuilt(batch: Any, tensors: Any) -> Any:
+    if isinstance(batch, torch.Tensor):
+        return next(tensors)
+    if isinstance(batch, Mapping):
+        return {name: _rebuilt(part, tensors) for name, part in batch.items()}
+    return type(batch)([_rebuilt(part, tensors) for part in batch]) if isinstance(batch, (list, tuple)) else batch
+
+
+def _in_bfloat16(batch: Any) -> Any:
+    cast = [t.to(torch.bfloat16) if t.is_floating_point() else t for t in _tensors(batch)]
+    return _rebuilt(batch, iter(cast))

@@ -21,7 +21,7 @@ FLOORS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("lab/__init__.py", (), ("torch", *DRAWING)),
     ("lab/Home.py", (), ("torch", "altair")),
     ("lab/__main__.py", ("lab",), DRAWING),
-    ("lab/check.py", ("lab.instruments", "lab.experiments"), DRAWING),
+    ("lab/check.py", ("lab.contract", "lab.instruments", "lab.experiments", "lab.execution"), DRAWING),
     ("lab/contract.py", (), ("torch", *DRAWING)),
     ("lab/wire.py", (), ("torch", *DRAWING)),
     ("lab/quantities.py", (), ("torch", *DRAWING)),

@@ -13,7 +13,7 @@ import pkgutil
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import lab.experiments
 from lab import check, wire
@@ -33,8 +33,14 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        print(f"lab: {message}", file=sys.stderr)  # one line: argparse would print the usage as well
+        sys.exit(2)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m lab", description="What PyTorch really does, measured.")
+    parser = _Parser(prog="python -m lab", description="What PyTorch really does, measured.")
     commands = parser.add_subparsers(required=True, metavar="list | run | check")
     commands.add_parser("list", help="experiments, one line each").set_defaults(command=_list)
     run = commands.add_parser("run", help="run one experiment, or one request a line of a file")
@@ -108,7 +114,7 @@ def _text(name: str) -> str:
 
 def _batch(name: str) -> Iterator[Any]:
     """Requests of a batch file; a line that is no request gives the ParamsError itself."""
-    for line in _text(name).splitlines():
+    for line in _text(name).split("\n"):  # not splitlines: a text in JSON may hold U+2028
         if line.strip():
             try:
                 request = wire.loads(line)

@@ -73,10 +73,11 @@ def arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
     at = 3 if func is torch.autograd.grad else 2  # position of retain_graph; create_graph follows
     retain = kwargs.get("retain_graph", args[at] if len(args) > at else None)
     create = bool(kwargs.get("create_graph", args[at + 1] if len(args) > at + 1 else False))
-    return list(_edges(roots)), create if retain is None else bool(retain), create
+    return list(edges(roots)), create if retain is None else bool(retain), create
 
 
-def _edges(roots: Any) -> Iterator[GradientEdge]:
+def edges(roots: Any) -> Iterator[GradientEdge]:
+    """Where a call of the engine starts: the roots that have a graph of this program."""
     many = isinstance(roots, (list, tuple)) and not isinstance(roots, GradientEdge)  # an edge is a tuple itself
     for root in roots if many else [roots]:
         if isinstance(root, GradientEdge):

@@ -7,7 +7,6 @@ before the engine frees it.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -23,6 +22,7 @@ from lab.instruments.graph_cuts import CutLog
 from lab.instruments.module_path import ModulePath
 from lab.instruments.naming import Names, named_tensors, program_scopes
 from lab.instruments.preview import small_tensor
+from lab.instruments.program_lines import called_by, program_line
 
 
 class ProgramTrace(TorchFunctionMode):
@@ -40,14 +40,18 @@ class ProgramTrace(TorchFunctionMode):
         self._file, self._scope = file, scope
         self._modules = ModulePath()
         self._custom = torch_private.CustomFunctions(self._applied)
+        self._engine = torch_private.EngineRuns(self._unannounced_run)
+        self._in_engine = False
 
     def __enter__(self) -> ProgramTrace:
         self._modules.__enter__()
         self._custom.__enter__()
+        self._engine.__enter__()
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
+        self._engine.__exit__()
         self._custom.__exit__()
         self._modules.__exit__()
 
@@ -55,6 +59,8 @@ class ProgramTrace(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if self._in_engine:
+            return func(*args, **kwargs)
         if func in engine_calls.CALLS:
             return self._engine_call(func, args, kwargs)
         name = getattr(func, "__name__", "")
@@ -105,7 +111,7 @@ class ProgramTrace(TorchFunctionMode):
     # Operations.
 
     def _note(self, func: Any, name: str, args: tuple[Any, ...], written: list[torch.Tensor], result: Any) -> None:
-        line = _line(self._file)
+        line = program_line(self._file)
         if func == torch_private.GET_DATA:
             self.book.storages.note_data(result)
         for tensor in written:
@@ -114,12 +120,12 @@ class ProgramTrace(TorchFunctionMode):
         self._remember([o for o in _tensors((result,)) if all(o is not w for w in written)], line, in_place=False)
         if line is not None and not written and not self._custom.running:
             source = next((tensor for tensor in _tensors(args) if tensor.requires_grad), None)
-            if source is not None and _called_by(self._file):
+            if source is not None and called_by(self._file):
                 self.cuts.note(func, name, source, result, line, self.names)
 
     def _applied(self, result: Any) -> None:
         with self.own_look():
-            self._remember(_tensors((result,)), _line(self._file), in_place=False)
+            self._remember(_tensors((result,)), program_line(self._file), in_place=False)
 
     def _remember(self, outputs: list[torch.Tensor], line: int | None, *, in_place: bool) -> None:
         def birth(seen: Seen) -> None:
@@ -170,9 +176,28 @@ class ProgramTrace(TorchFunctionMode):
             opened = self._open(func, args, kwargs)
         if opened is None:
             return func(*args, **kwargs)
+        return self._run_engine(opened, lambda: func(*args, **kwargs))
+
+    def _unannounced_run(self, roots: Any, arguments: tuple[Any, ...], engine: Callable[[], Any]) -> Any:
+        """A run of the engine that came as no torch function: its roots are gradient edges."""
+        edges = [] if self._in_engine else list(engine_calls.edges(roots))
+        if not edges:
+            return engine()
+        opened = None
+        with self.own_look():
+            _, retain, create, *_ = arguments
+            graph = self.walk(edge.node for edge in edges)
+            opened = SeenPass(
+                "backward", False, program_line(self._file), graph, retain_graph=retain, create_graph=create
+            )
+        return engine() if opened is None else self._run_engine(opened, engine)
+
+    def _run_engine(self, opened: SeenPass, engine: Callable[[], Any]) -> Any:
+        self._in_engine = True
         try:
-            result = self.passes.run(opened, lambda: func(*args, **kwargs))
+            result = self.passes.run(opened, engine)
         finally:
+            self._in_engine = False
             with self.own_look():
                 opened.kept_bytes_after = self.book.read_slots(opened.graph, self.names())
                 opened.graph.let_go()
@@ -189,7 +214,7 @@ class ProgramTrace(TorchFunctionMode):
         if func is torch.Tensor.backward:
             call = f"{self.names().of(args[0]) or 'tensor'}.backward"
         graph = self.walk(edge.node for edge in edges)
-        return SeenPass(call, False, _line(self._file), graph, retain_graph=retain, create_graph=create)
+        return SeenPass(call, False, program_line(self._file), graph, retain_graph=retain, create_graph=create)
 
 
 class _OwnLook:
@@ -209,16 +234,6 @@ class _OwnLook:
         return True
 
 
-def _line(file: str) -> int | None:
-    """The innermost line of the program on this thread's stack."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code.co_filename == file:
-            return frame.f_lineno
-        frame = frame.f_back
-    return None
-
-
 _WRITTEN = {
     "__setitem__": "slice assignment",
     "__iadd__": "+=",
@@ -232,15 +247,6 @@ _WRITTEN = {
     "__ixor__": "^=",
 }
 """How a program writes an in-place operation that has no name."""
-_PASSED_THROUGH = ("torch/overrides.py", "torch/_tensor.py", "instruments/program_trace.py")
-
-
-def _called_by(file: str) -> bool:
-    """Whether the program itself called the operation, not a module or an optimizer of torch on its behalf."""
-    frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.endswith(_PASSED_THROUGH):
-        frame = frame.f_back
-    return frame is not None and frame.f_code.co_filename == file
 
 
 def _tensors(values: Iterable[Any]) -> list[torch.Tensor]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -187,6 +187,28 @@ class CustomFunctions:
 
     def __exit__(self, *error: object) -> None:
         torch.autograd.Function.apply = self._original
+
+
+class EngineRuns:
+    """Context manager that passes every run of the engine from Python through ``around(roots, arguments, engine)``.
+
+    A TorchFunctionMode does not see the calls that have gradient edges instead of tensors.
+    """
+
+    def __init__(self, around: Callable[[Any, tuple[Any, ...], Callable[[], Any]], Any]) -> None:
+        self._around = around
+        self._module: Any = torch.autograd
+        self._original = self._module._engine_run_backward
+
+    def __enter__(self) -> None:
+        def run(roots: Any, *args: Any, **kwargs: Any) -> Any:
+            # args: gradients of the roots, retain_graph, create_graph, inputs
+            return self._around(roots, args, partial(self._original, roots, *args, **kwargs))
+
+        self._module._engine_run_backward = run
+
+    def __exit__(self, *error: object) -> None:
+        self._module._engine_run_backward = self._original
 
 
 def profiler_events(profiler: Any) -> list[Any]:
@@ -375,6 +397,20 @@ def _profiled_operations_are_read_in_memory() -> None:
     assert any(e.activity_type() == "cpu_instant_event" and e.nbytes() == 16 for e in events)
 
 
+def _runs_of_the_engine_are_seen() -> None:
+    seen = []
+
+    def around(roots: Any, arguments: tuple[Any, ...], engine: Callable[[], Any]) -> Any:
+        seen.append((len(roots), *arguments[1:3]))
+        return engine()
+
+    y, _ = _sample()
+    with EngineRuns(around):
+        torch.autograd.backward(torch.autograd.graph.get_gradient_edge(y), torch.ones(2), retain_graph=True)
+        torch.autograd.grad(y.sum(), y, create_graph=True)
+    assert seen == [(1, True, False), (1, True, True)], seen
+
+
 SELF_TESTS: dict[str, Callable[[], None]] = {
     "saved tensors are read without unpacking": _slots_are_read_without_unpacking,
     "freed saved tensors are empty": _freed_slots_are_empty,
@@ -391,6 +427,7 @@ SELF_TESTS: dict[str, Callable[[], None]] = {
     "profiled operations are read in memory": _profiled_operations_are_read_in_memory,
     "tensor subclasses hear nothing": _subclasses_hear_nothing,
     "tensor.data is known": _data_is_known,
+    "runs of the engine are seen": _runs_of_the_engine_are_seen,
 }
 
 

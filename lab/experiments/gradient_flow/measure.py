@@ -1,0 +1,146 @@
+"""Build the network, train it under watch, and put the theory beside it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from lab.contract import Fault, Report, knobs
+from lab.experiments.gradient_flow.faults import fault_of_error
+from lab.experiments.gradient_flow.prediction import predict, ratio, slope
+from lab.experiments.gradient_flow.schema import Clipping, Headline, Layer, Params, Prediction, Result
+from lab.experiments.gradient_flow.subject import Subject, family_subject, own_subject
+from lab.experiments.gradient_flow.training import Training
+from lab.workloads import program
+
+_MATRIX_KINDS_ONLY = ("Norm", "Embedding")
+
+
+def run(params: Params, report: Report) -> Result:
+    """Train for ``params.steps`` steps. Faults of a visitor's model do not raise: they are in ``fault``."""
+    report(0.0, "building the network")
+    with program.torch_defaults(params.seed, params.device):
+        if params.family != "own":
+            subject = family_subject(params)
+            training = Training(subject, params, report)
+            fault = _train(training, float("inf"), ours=True)
+            return _result(params, subject, training, fault)
+        limits = knobs(Params)["code"].program
+        assert limits is not None
+        until = time.monotonic() + 0.7 * limits.wall_s
+        made = own_subject(params)
+        if isinstance(made, Fault):
+            return _nothing(params, made)
+        try:
+            training = Training(made, params, report)
+        except Exception as error:  # noqa: BLE001 - the model is the visitor's
+            return _nothing(params, fault_of_error(error))
+        return _result(params, made, training, _train(training, until, ours=False))
+
+
+def _train(training: Training, until: float, *, ours: bool) -> Fault | None:
+    try:
+        training.run(until)
+    except Exception as error:
+        if ours and str(error) != training.clipper.error:
+            raise
+        return fault_of_error(error)
+    return None
+
+
+def _result(params: Params, subject: Subject, training: Training, fault: Fault | None) -> Result:
+    layers, prediction = _with_prediction(params, subject, training)
+    inner = [layer for layer in layers if layer.inner]
+    activation = [layer.activation_grad_norm for layer in inner]
+    weight = [layer.weight_grad_norm for layer in inner]
+    bare_s, watched_s = training.clock.bare_s, training.clock.watched_s
+    return Result(
+        headline=Headline(ratio(activation), ratio(weight), slope(activation), slope(weight)),
+        layers=tuple(layers),
+        layers_cut=subject.layers_cut,
+        steps=tuple(training.steps),
+        loss=tuple(training.losses),
+        final_loss=training.final_loss,
+        loss_name=subject.loss_name,
+        batch_size=subject.batch_size,
+        clipping=training.clipper.record([layer.weight_grad_norm for layer in layers]),
+        prediction=prediction,
+        first_nonfinite=training.first_nonfinite,
+        first_nonfinite_step=training.first_nonfinite_step,
+        parameters=sum(p.numel() for p in subject.model.parameters()),
+        tied=subject.tied,
+        dtype=_dtype(subject),
+        instrument_s=watched_s - bare_s if bare_s is not None and watched_s < float("inf") else None,
+        settings=_settings(params),
+        printed=subject.printed,
+        warned=subject.warned,
+        fault=fault,
+    )
+
+
+def _with_prediction(params: Params, subject: Subject, training: Training) -> tuple[list[Layer], Prediction]:
+    """The layers of the first step with the predicted norms, and the prediction."""
+    rows = training.layers
+    if not subject.inner:
+        rows = [replace(row, inner=_counts_as_depth(row)) for row in rows]
+    inner = [row for row in rows if row.inner]
+    prediction, norms = predict(params, subject.input_square, [row.cotangent_grad_norm for row in inner])
+    at = dict(zip((row.name for row in inner), norms, strict=True))
+    return [replace(row, predicted_grad_norm=at.get(row.name)) for row in rows], prediction
+
+
+def _counts_as_depth(row: Layer) -> bool:
+    """In a visitor's model: what ran and transforms, so neither normalisations nor embeddings."""
+    return row.activation_norm is not None and not any(word in row.kind for word in _MATRIX_KINDS_ONLY)
+
+
+def _dtype(subject: Subject) -> str:
+    return str(next(subject.model.parameters()).dtype).removeprefix("torch.")
+
+
+def _settings(params: Params) -> dict[str, str]:
+    names = (
+        "family",
+        "activation",
+        "init",
+        "gain",
+        "lr",
+        "optimizer",
+        "reduction",
+        "trap",
+        "loss",
+        "steps",
+        "clip_limit",
+    )
+    return {name: str(getattr(params, name)) for name in names} | {
+        "norm": params.norm_used,
+        "residual": str(params.residual_used),
+        "norm_position": params.norm_position,
+        "error_if_nonfinite": str(params.error_if_nonfinite),
+    }
+
+
+def _nothing(params: Params, fault: Fault) -> Result:
+    """The result of a program that left nothing to measure."""
+    return Result(
+        headline=Headline(None, None, None, None),
+        layers=(),
+        layers_cut=0,
+        steps=(),
+        loss=(),
+        final_loss=None,
+        loss_name="",
+        batch_size=None,
+        clipping=Clipping(params.clip, None, params.norm_type, (), 0.0, {}, "", "", 0),
+        prediction=Prediction(False, "Nothing was measured."),
+        first_nonfinite=None,
+        first_nonfinite_step=None,
+        parameters=0,
+        tied=False,
+        dtype=params.dtype,
+        instrument_s=None,
+        settings=_settings(params),
+        printed="",
+        warned=(),
+        fault=fault,
+    )

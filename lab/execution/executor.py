@@ -28,10 +28,10 @@ from lab.contract import Fault
 from lab.execution import faults, perform
 from lab.execution.confine import LAYERS
 from lab.execution.host import Host, TypedCode, mode
-from lab.execution.jobs import Job, Outcome, Request, Route, State
+from lab.execution.jobs import Job, Outcome, Request, Route, State, finished
 from lab.execution.routes import Routes
 from lab.execution.store import BoundedStore
-from lab.execution.worker_route import WorkerError
+from lab.execution.worker_process import WorkerError
 
 __all__ = ["Executor", "Host", "Job", "State", "TypedCode"]
 
@@ -110,9 +110,9 @@ class Executor:
         key = hashlib.sha256(f"{experiment} {wire.dumps(params)}".encode()).hexdigest()
         with self._changed:
             if isinstance(route, Fault):
-                return self._add_finished(experiment, params, Outcome("refused", fault=route))
+                return self._add_over(experiment, params, Outcome("refused", fault=route))
             if not fresh and (known := self._results.get(key)):
-                return self._add_finished(experiment, params, known)
+                return self._add_over(experiment, params, known)
             run = self._joinable(key, fresh)
             for ticket in [t for t in self._tickets.values() if t.visitor == visitor]:
                 if ticket.run is run:
@@ -197,15 +197,15 @@ class Executor:
         position = 1 + sum(other.route.lane == run.route.lane for other in before)
         return Job(job_id, run.request.experiment, ticket.params, "queued", line="waiting", position=position)
 
-    def _add_finished(self, experiment: str, params: Any, outcome: Outcome) -> str:
+    def _add_over(self, experiment: str, params: Any, outcome: Outcome) -> str:
         job_id = uuid.uuid4().hex
-        self._over.put(job_id, _finished(job_id, experiment, params, outcome), outcome.wire_bytes)
+        self._over.put(job_id, finished(job_id, experiment, params, outcome), outcome.wire_bytes)
         return job_id
 
     def _end_job(self, ticket: _Ticket, outcome: Outcome) -> None:
         run = ticket.run
         del self._tickets[ticket.id], run.jobs[ticket.id]
-        job = _finished(ticket.id, run.request.experiment, ticket.params, outcome)
+        job = finished(ticket.id, run.request.experiment, ticket.params, outcome)
         self._over.put(ticket.id, job, outcome.wire_bytes)
         if not run.jobs:
             run.unwanted.set()
@@ -262,24 +262,6 @@ class Executor:
                 self._start_runs()
             for route in self._routes.all():
                 route.tend()
-
-
-def _finished(job_id: str, experiment: str, params: Any, outcome: Outcome) -> Job:
-    return Job(
-        job_id,
-        experiment,
-        params,
-        outcome.state,
-        fraction=1.0 if outcome.state == "done" else 0.0,
-        line=outcome.fault.message if outcome.fault else "",
-        result=outcome.result,
-        findings=outcome.findings,
-        fault=outcome.fault,
-        trace=outcome.trace,
-        seconds=outcome.seconds,
-        finished_at=time.time(),
-        sealed=outcome.sealed,
-    )
 
 
 def _cancelled(why: str) -> Outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -71,6 +72,25 @@ class Outcome:
     sealed: bool = False
     wire_bytes: int = 0
     """Size of the answer on the wire."""
+
+
+def finished(job_id: str, experiment: str, params: Any, outcome: Outcome) -> Job:
+    """The job that a run ended with ``outcome``, now."""
+    return Job(
+        job_id,
+        experiment,
+        params,
+        outcome.state,
+        fraction=1.0 if outcome.state == "done" else 0.0,
+        line=outcome.fault.message if outcome.fault else "",
+        result=outcome.result,
+        findings=outcome.findings,
+        fault=outcome.fault,
+        trace=outcome.trace,
+        seconds=outcome.seconds,
+        finished_at=time.time(),
+        sealed=outcome.sealed,
+    )
 
 
 class Route(Protocol):

@@ -111,7 +111,8 @@ PLANTED = {
     "read the marker": "print(open('/tmp/lab_marker.txt').read())",
     "made /tmp/lab_touch_planted": "open('/tmp/lab_touch_planted', 'w').close()",
     "connected": f"import socket; socket.create_connection(('127.0.0.1', {PORT})).close()",
-    "read the secret": "import os; print(open(f'/proc/{os.getppid()}/environ').read())",
+    # a process that nobody may dump can still read its own as root, and as another user that of the zygote
+    "read the secret": "import os\nwhose = os.getppid() if os.getuid() else 'self'\nprint(open(f'/proc/{whose}/environ').read())",
     "said that the kernel let it through": "import os; os.kill(os.getppid(), 0); print('KERNEL-ESC')",
 }
 

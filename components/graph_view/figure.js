@@ -150,9 +150,14 @@ class Figure {
     this.selected = card ? id : null
     this.picture.select(this.selected)
     this.markLines(card)
-    if (!card) return this.details.hide()
-    if (panel) this.details.show(card, this.picture.neighbours(id, "t", "s"), this.picture.neighbours(id, "s", "t"))
+    if (!card) {
+      this.details.hide()
+      return this.view.unclear()
+    }
     if (move) this.view.reveal([card])
+    if (!panel) return
+    this.details.show(card, this.picture.neighbours(id, "t", "s"), this.picture.neighbours(id, "s", "t"))
+    this.view.clear(card, this.parts.details)
   }
 
   // The neighbour to which the up and down keys go.

@@ -198,9 +198,9 @@ def figure_id(result: Result) -> str:
 
 def _root(result: Result, number: int, nodes: list[dict[str, Any]]) -> int:
     """The node from which the chosen pass starts, else the root of the graph, else any; -1 for an empty graph."""
-    known = {n["id"]: None for n in nodes}
+    known = dict.fromkeys(n["id"] for n in nodes)
     wanted = (result["passes"][number]["root"] if result["passes"] else None, result["root_node"], *known)
-    return next((i for i in wanted if i in known), -1)
+    return next((i for i in wanted if i is not None and i in known), -1)
 
 
 def _totals(result: Result, number: int, nodes: list[dict[str, Any]]) -> list[str]:

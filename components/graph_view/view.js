@@ -4,6 +4,7 @@ const FIT_LIMIT = 1.35, READABLE = 0.45, FAR = 0.5, MARGIN = 22
 
 function createView(stage, world, overview) {
   const view = { k: 1, x: 0, y: 0, fitted: true, width: 0, height: 0, largest: FIT_LIMIT }
+  let cleared = null // where a fitted picture was moved to for a panel
   const bounds = () => [stage.clientWidth, stage.clientHeight]
 
   view.paint = (smooth = false) => {
@@ -48,6 +49,23 @@ function createView(stage, world, overview) {
     view.k = k
     view.fitted = false
     view.paint(smooth)
+  }
+  // Move a card out from under a panel: to its left, or above a panel that is as wide as the stage.
+  view.clear = (card, panel) => {
+    const at = view.seen(card), [half, tall] = [(card.w / 2) * view.k, (card.h / 2) * view.k]
+    const wide = panel.offsetWidth > 0.8 * bounds()[0]
+    const under = at.x + half > panel.offsetLeft && at.y - tall < panel.offsetTop + panel.offsetHeight && at.y + tall > panel.offsetTop
+    if (!under) return
+    if (wide) view.y -= Math.min(at.y + tall + 12 - panel.offsetTop, at.y - tall - 8)
+    else view.x -= Math.min(at.x + half + 12 - panel.offsetLeft, at.x - half - 8)
+    cleared = view.fitted && [view.x, view.y, view.k].join()
+    view.fitted = false
+    view.paint(true)
+  }
+  // The panel is gone: back to the whole picture, unless the visitor has moved meanwhile.
+  view.unclear = () => {
+    if (cleared === [view.x, view.y, view.k].join()) view.fit()
+    cleared = null
   }
   view.zoomStep = direction => view.zoom(1.3 ** direction, undefined, undefined, true)
   view.centre = (x, y) => {
@@ -129,7 +147,7 @@ function watchPointers(stage, view) {
     stage.addEventListener(end, event => pointers.delete(event.pointerId))
 }
 
-// The whole picture in a corner, shown while only a part of it is on the stage.
+// The whole picture in a corner, shown while it is clearly larger than the stage.
 function createOverview(host, onPick) {
   const svg = svgElement("svg", { "aria-hidden": "true" })
   const boxes = svgElement("path", { class: "overview-boxes" })
@@ -156,8 +174,7 @@ function createOverview(host, onPick) {
       boxes.setAttribute("d", cards.map(c => `M${c.x - c.w / 2} ${c.y - c.h / 2}h${c.w}v${c.h}h${-c.w}z`).join(""))
     },
     paint(view, [w, h]) {
-      const whole = view.x >= -1 && view.y >= -1 && view.x + size[0] * view.k <= w + 1 && view.y + size[1] * view.k <= h + 1
-      host.hidden = whole
+      host.hidden = size[0] * view.k < 1.2 * w && size[1] * view.k < 1.2 * h
       const rect = { x: -view.x / view.k, y: -view.y / view.k, width: w / view.k, height: h / view.k }
       for (const [name, value] of Object.entries(rect)) window_.setAttribute(name, value)
     },

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import torch
+
 from lab.contract import silent
 from lab.experiments import autograd_graph
 from lab.wire import encode
@@ -67,7 +69,12 @@ loss.backward()
 @cache
 def measured(name: str) -> dict[str, Any]:
     """What autograd recorded of a program, in wire form."""
-    return encode(autograd_graph.run(autograd_graph.Params(code=PROGRAMS[name]), silent))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as in a worker: several threads on a busy machine take longer than the program may
+    try:
+        return encode(autograd_graph.run(autograd_graph.Params(code=PROGRAMS[name]), silent))
+    finally:
+        torch.set_num_threads(threads)
 
 
 def node(number: int, label: str, **known: Any) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 NOTE Where the state of a page lives.
 1. Plain values only, in the session under ``<prefix>:<name>``; widgets have keys ``<prefix>-<knob>``.
 2. ``values`` (one plain value a knob) is the state. A script run first reads what changed into it, then draws.
-3. The address is written from ``values``. An address that we did not write (a link was opened, the visitor went back)
-   is checked against the knobs and replaces ``values``.
+3. The address is written from ``values``. It is read, checked against the knobs and taken over only when the page is
+   entered with one (a link was opened) or the visitor went back or forward. Otherwise it may be older than ``values``:
+   the browser sends the address that it shows, and may not have seen our last one yet.
 4. Streamlit forgets the widgets of a page that is left, and its address. Coming back without an address brings back
    ``values`` as they were.
 """
@@ -17,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from components.code_editor import last_sent
 from components.page_bar import PRESENTING, presenting
@@ -103,9 +105,9 @@ class PageState:
                 st.session_state[self.key(name)] = k.choices[0]
 
     def _read_address(self) -> None:
+        mine = {k: v for k, v in st.query_params.items() if k.startswith(f"{self.prefix}-")}
         entering = self.key("bar") not in st.session_state
-        mine = self._mine()
-        if self.get("values") is not None and (mine == self.get("query") or (entering and not mine)):
+        if self.get("values") is not None and not (entering and mine) and not _went_back_or_forward():
             return
         st.session_state[PRESENTING] = st.query_params.get(PRESENT) == "1"
         found = opened(mine, self.params_type, self.lessons, self.prefix)
@@ -136,7 +138,6 @@ class PageState:
         wanted = others | link.query | present
         if st.query_params.to_dict() != wanted:
             st.query_params.from_dict(wanted)
-        self.set("query", link.query | present)
         return link
 
     def params(self) -> Any:
@@ -158,5 +159,7 @@ class PageState:
         ran = code == self.get("submitted", {}).get(self.program.name)
         return not ran and not is_own_program(code, self.params_type, self.lessons)
 
-    def _mine(self) -> dict[str, str]:
-        return {k: v for k, v in st.query_params.items() if k == PRESENT or k.startswith(f"{self.prefix}-")}
+
+def _went_back_or_forward() -> bool:
+    context = get_script_run_ctx()
+    return context is not None and context.is_history_navigation

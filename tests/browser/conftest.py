@@ -38,6 +38,7 @@ def app_url() -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [
         sys.executable,
         "-m",
@@ -49,9 +50,7 @@ def app_url() -> Iterator[str]:
     ]
     with (
         tempfile.TemporaryFile() as log,
-        subprocess.Popen(
-            command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=log, stderr=subprocess.STDOUT
-        ) as server,
+        subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT) as server,
     ):
         try:
             _wait_until_healthy(url, server)

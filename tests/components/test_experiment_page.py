@@ -116,6 +116,18 @@ def test_what_is_wrong_in_an_address_is_said(fake):
     assert fake.submitted == [(Params(), False)]
 
 
+def test_an_address_that_is_older_than_the_controls_changes_nothing(fake):
+    at = visit(ex_depth="7")
+    at.slider(key="ex-depth").set_value(9)
+    at.query_params["ex-depth"] = "7"
+    run(at)
+    at.query_params["ex-depth"] = "7"
+    run(at)
+    assert at.slider(key="ex-depth").value == 9
+    assert fake.submitted[-1][0] == Params(depth=9)
+    assert query(at) == {"ex-depth": "9"}
+
+
 def test_the_first_controls_are_in_sight_and_the_rest_one_click_away(fake):
     at = visit()
     rest = at.expander[0]

@@ -7,6 +7,7 @@ a difference quotient in float64, a count by hand, the standalone script of a le
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import threading
 from collections.abc import Callable
@@ -35,6 +36,7 @@ class Outcome:
 
 def run_checks(device: str) -> list[Outcome]:
     """All checks, in order, on ``device`` (cpu or cuda). What fails, and why, is in the outcomes."""
+    importlib.import_module("torch._dynamo")  # checkpoint would, inside the time limit of a program
     checks: list[tuple[str, Callable[[], str]]] = [
         (name, partial(_self_test, test)) for name, test in torch_private.SELF_TESTS.items()
     ]

@@ -25,6 +25,15 @@ pages = {
             help="Type PyTorch, see the graph that autograd recorded and the backward pass step by step.",
         ),
     ],
+    "Training": [
+        st.Page(
+            ROOT / "pages/gradient_flow.py",
+            title="Gradient flow",
+            url_path="gradient_flow",
+            icon=":material/stacked_line_chart:",
+            help="Vanishing and exploding gradients over depth, the theory beside them, and what clipping does.",
+        ),
+    ],
     "Modules": [
         st.Page(
             ROOT / "pages/train_eval.py",
@@ -32,6 +41,15 @@ pages = {
             url_path="train_eval",
             icon=":material/toggle_on:",
             help="Dropout and BatchNorm in both modes, eval() against no_grad, and a scan of your own model.",
+        ),
+    ],
+    "Memory and speed": [
+        st.Page(
+            ROOT / "pages/op_profile.py",
+            title="Operator profile",
+            url_path="op_profile",
+            icon=":material/timer:",
+            help="Where a training step spends its time: parts, operators, timeline, and what the device could do.",
         ),
     ],
 }

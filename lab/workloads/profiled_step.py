@@ -101,7 +101,7 @@ class LoadedStep:
         self._format = torch.channels_last if placement.channels_last and self._samples.inputs.ndim == 4 else None
         model = task.model.to(device=self._device, dtype=self._dtype)
         if self._format:
-            model = model.to(memory_format=self._format)
+            model = model.to(memory_format=self._format)  # pyright: ignore[reportCallIssue] - missing from the stubs
         self._trainer = _Trainer(model, recipe, self._device)
         self._model: Callable[..., torch.Tensor] = torch.compile(model) if placement.compile else model
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -15,6 +17,17 @@ _ONE_AT_A_TIME = threading.Lock()
 
 class SessionBusyError(RuntimeError):
     """Another profiler session is open in this process."""
+
+
+@contextmanager
+def only_session() -> Iterator[None]:
+    """Keeps every other session away meanwhile. Raises SessionBusyError when one is open."""
+    if not _ONE_AT_A_TIME.acquire(blocking=False):
+        raise SessionBusyError("A profiler session is open in this process. End it before the next one starts.")
+    try:
+        yield
+    finally:
+        _ONE_AT_A_TIME.release()
 
 
 class OpSession:
@@ -30,23 +43,18 @@ class OpSession:
         self.events = Events()
 
     def __enter__(self) -> OpSession:
-        if not _ONE_AT_A_TIME.acquire(blocking=False):
-            raise SessionBusyError("A profiler session is open in this process. End it before the next one starts.")
-        try:
+        with ExitStack() as entered:
+            entered.enter_context(only_session())
             synchronize(self._device)
             self.profiler.__enter__()
-        except BaseException:
-            _ONE_AT_A_TIME.release()
-            raise
+            self._session = entered.pop_all()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        try:
+        with self._session:
             synchronize(self._device)  # kernels that still run would be missing
             self.profiler.__exit__(*error)
             self.events = read_events(self.profiler)
-        finally:
-            _ONE_AT_A_TIME.release()
 
 
 def synchronize(device: str) -> None:

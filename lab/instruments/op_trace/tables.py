@@ -36,6 +36,8 @@ class Calls:
     parent: list[int]
     """Row of the caller, -1 at the top."""
     name: list[str]
+    is_operator: list[bool]
+    """Not a range."""
     shapes: list[str]
     module: list[str | None]
     line: list[int | None]
@@ -89,6 +91,7 @@ def merge_calls(profiles: Iterable[tuple[Tree, Sequence[int], Sequence[Place]]])
 class _Merged:
     def __init__(self) -> None:
         self._known: dict[tuple[int, str, str, Place], int] = {}
+        self._is_operator: list[bool] = []
         self._counts: list[list[int]] = []
         """Of each row: calls, self ns, total ns, device ns, bytes."""
         self._costs: list[list[int | None]] = []
@@ -102,6 +105,7 @@ class _Merged:
             at = self._known.get(key)
             if at is None:
                 at = self._known[key] = len(self._counts)
+                self._is_operator.append(events.kind[row] == "op")
                 self._counts.append([0] * 5)
                 self._costs.append([None] * 2)
             at_of[row] = at
@@ -117,6 +121,7 @@ class _Merged:
         return Calls(
             parent=[parent for parent, *_ in self._known],
             name=[name for _, name, *_ in self._known],
+            is_operator=self._is_operator,
             shapes=[shapes for *_, shapes, _ in self._known],
             module=[place.module for place in places],
             line=[place.line for place in places],

@@ -1,0 +1,197 @@
+"""Charts of a profiled step: its parts, and what its operators reach of what the device can do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from components.palette import GRAPH, STEP, Theme
+from lab.quantities import number_text, seconds_text
+
+PARTS = {
+    "data_loading_s": "data loading",
+    "copy_to_device_s": "copy to device",
+    "forward_s": "forward",
+    "backward_s": "backward",
+    "optimizer_s": "optimizer",
+    "synchronisation_s": "synchronisation",
+    "rest_s": "rest",
+}
+"""Field of a step -> its name on the picture, in the order in which they run."""
+BARE = "without the profiler"
+_WARM_UPS, _PROFILED = 4, 6
+"""Bars drawn of each kind; the others are like them."""
+_ROW_PX = 30
+_CLIP = 2.5
+"""A first step that is so many times longer than all others is cut off and labelled."""
+
+
+def step_chart(
+    iterations: Sequence[Mapping[str, Any]], bare_s: Mapping[str, float], *, theme: Theme
+) -> alt.LayerChart | alt.FacetChart:
+    """One bar a step, cut into its parts. ``iterations`` in wire form; ``bare_s``: median, min, max of the bare steps."""
+    rows, totals = _step_rows(iterations, bare_s)
+    order = [total["step"] for total in totals]
+    limit_ms = _limit(totals)
+    data, ends = pd.DataFrame(rows), pd.DataFrame(totals)
+    ends["at"] = ends["total_ms"].clip(upper=limit_ms)
+    ends["label"] = [
+        f"{text}  (cut off)" if total > limit_ms else text
+        for text, total in zip(ends["text"], ends["total_ms"], strict=True)
+    ]
+    ends["cut"] = ends["total_ms"] > limit_ms
+    x = alt.X("start_ms:Q", title="time of one step (ms)", scale=alt.Scale(domain=[0, limit_ms * 1.16], nice=False))
+    y = alt.Y("step:N", sort=order, title=None, axis=alt.Axis(labelLimit=180, ticks=False, domain=False))
+    names = [name for name in STEP[theme] if name in set(data["part"])]
+    colour = alt.Color(
+        "part:N",
+        scale=alt.Scale(domain=names, range=[STEP[theme][name] for name in names]),
+        legend=alt.Legend(title=None, orient="top", columns=4, symbolType="square", symbolStrokeWidth=0),
+    )
+    bars = (
+        alt.Chart(data)
+        .mark_bar(clip=True, height=_ROW_PX * 0.62, stroke=GRAPH[theme]["frame"], strokeWidth=0.5)
+        .encode(
+            x=x, x2="end_ms:Q", y=y, color=colour,
+            tooltip=[
+                alt.Tooltip("step", title="step"), alt.Tooltip("part", title="part"),
+                alt.Tooltip("text", title="time"), alt.Tooltip("share", title="share of this step", format=".1%"),
+            ],
+        )
+    )  # fmt: skip
+    base = alt.Chart(ends).encode(y=y)
+    ink = GRAPH[theme]["ink"]
+    spans = (
+        base.transform_filter("isValid(datum.low_ms)")
+        .mark_rule(color=ink, strokeWidth=2)
+        .encode(x="low_ms:Q", x2="high_ms:Q")
+    )
+    inside = base.transform_filter("datum.cut").mark_text(align="right", dx=-6, color="#111827", fontWeight=600)
+    outside = base.transform_filter("!datum.cut").mark_text(align="left", dx=6, color=ink)
+    texts = [mark.encode(x="at:Q" if i else "edge:Q", text="label:N") for i, mark in enumerate((inside, outside))]
+    ends["edge"] = limit_ms * 1.15
+    ends["at"] = ends[["at", "high_ms"]].max(axis=1).clip(upper=limit_ms)
+    return alt.layer(bars, spans, *texts).properties(
+        height=_ROW_PX * len(order) + 90, description=_described(totals, rows)
+    )
+
+
+def _step_rows(
+    iterations: Sequence[Mapping[str, Any]], bare_s: Mapping[str, float]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """(one row a part of a step, one row a step)."""
+    shown: dict[str, Mapping[str, Any]] = {}
+    for kind, most in (("first", 1), ("warm-up", _WARM_UPS)):
+        found = [i for i in iterations if i["kind"] == kind]
+        shown |= {kind if most == 1 else f"{kind} {n}": i for n, i in enumerate(found[:most], 1)}
+    shown = {"first step" if name == "first" else name: i for name, i in shown.items()}
+    profiled = [i for i in iterations if i["kind"] == "profiled"]
+    rows = [row for name, i in shown.items() for row in _parts(name, i)]
+    totals = [_total(name, i["total_s"]) for name, i in shown.items()]
+    rows.append(_part(BARE, BARE, 0.0, bare_s["median"], bare_s["median"]))
+    totals.append(_total(BARE, bare_s["median"], bare_s["min"], bare_s["max"]))
+    for number, i in enumerate(profiled[:_PROFILED], 1):
+        rows += _parts(f"profiled {number}", i)
+        totals.append(_total(f"profiled {number}", i["total_s"]))
+    return rows, totals
+
+
+def _parts(step: str, iteration: Mapping[str, Any]) -> list[dict[str, Any]]:
+    rows, at = [], 0.0
+    for field, name in PARTS.items():
+        seconds = iteration["parts"][field]
+        if seconds:
+            rows.append(_part(step, name, at, seconds, iteration["total_s"]))
+            at += seconds
+    return rows
+
+
+def _part(step: str, part: str, start_s: float, seconds: float, total_s: float) -> dict[str, Any]:
+    return {
+        "step": step, "part": part, "start_ms": start_s * 1e3, "end_ms": (start_s + seconds) * 1e3,
+        "text": seconds_text(seconds), "share": seconds / total_s,
+    }  # fmt: skip
+
+
+def _total(step: str, seconds: float, low_s: float | None = None, high_s: float | None = None) -> dict[str, Any]:
+    span = f"  ({seconds_text(low_s)} to {seconds_text(high_s)})" if low_s is not None and high_s is not None else ""
+    return {
+        "step": step, "total_ms": seconds * 1e3, "text": seconds_text(seconds) + span,
+        "low_ms": None if low_s is None else low_s * 1e3, "high_ms": None if high_s is None else high_s * 1e3,
+    }  # fmt: skip
+
+
+def _limit(totals: Sequence[Mapping[str, Any]]) -> float:
+    """Right end of the axis, without room for labels."""
+    others = [max(total["total_ms"], total["high_ms"] or 0.0) for total in totals if not _starts(total["step"])]
+    first = max((total["total_ms"] for total in totals if _starts(total["step"])), default=0.0)
+    longest = max(others)
+    return first if longest < first <= _CLIP * longest else longest
+
+
+def _starts(step: str) -> bool:
+    return step.startswith(("first", "warm-up"))
+
+
+def _described(totals: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> str:
+    last = totals[-1]["step"]
+    parts = ", ".join(f"{row['part']} {row['text']}" for row in rows if row["step"] == last)
+    steps = ", ".join(f"{total['step']}: {total['text']}" for total in totals)
+    return f"Time of each step, cut into parts. {steps}. {last}: {parts}."
+
+
+def ceiling_rows(
+    operators: Mapping[str, Sequence[Any]], ceilings: Mapping[str, Any], *, device: bool, most: int = 10
+) -> list[dict[str, Any]]:
+    """What the operators with the largest self time reach: one row an operator and ceiling, in ``share`` of the ceiling."""
+    rows: list[dict[str, Any]] = []
+    kinds = {"flops": ("arithmetic", "flops_per_s", "FLOP/s"), "moved_bytes": ("memory traffic", "bytes_per_s", "B/s")}
+    for at, name in enumerate(operators["name"]):
+        seconds = operators["device_self_s"][at] if device else operators["total_s"][at]
+        if not seconds or len({row["operator"] for row in rows}) >= most:
+            continue
+        for field, (ceiling, best, unit) in kinds.items():
+            work = operators[field][at]
+            if work:
+                rate = work / seconds
+                rows.append({
+                    "operator": name, "ceiling": ceiling, "share": rate / ceilings[best],
+                    "rate": f"{number_text(rate / 1e9)} G{unit}", "time": seconds_text(seconds), "self_s": operators["self_s"][at],
+                })  # fmt: skip
+    return rows
+
+
+def ceiling_chart(rows: Sequence[Mapping[str, Any]], *, theme: Theme) -> alt.LayerChart | alt.FacetChart:
+    """``rows`` of ``ceiling_rows``: two bars an operator, against the measured ceilings."""
+    data = pd.DataFrame(rows)
+    colours = {"arithmetic": STEP[theme]["forward"], "memory traffic": STEP[theme]["synchronisation"]}
+    order = list(dict.fromkeys(data["operator"]))
+    share = alt.X("share:Q", title="share of what this device can do (measured)", axis=alt.Axis(format=".0%"),
+                  scale=alt.Scale(domain=[0, max(1.05, max(row["share"] for row in rows) * 1.15)], nice=False))  # fmt: skip
+    y = alt.Y("operator:N", sort=order, title=None, axis=alt.Axis(labelLimit=260, ticks=False, domain=False))
+    base = alt.Chart(data).encode(y=y, yOffset=alt.YOffset("ceiling:N", sort=list(colours)))
+    bars = base.mark_bar(stroke=GRAPH[theme]["ink"], strokeWidth=0.4).encode(
+        x=share,
+        color=alt.Color(
+            "ceiling:N",
+            scale=alt.Scale(domain=list(colours), range=list(colours.values())),
+            legend=alt.Legend(title=None, orient="top", symbolType="square", symbolStrokeWidth=0),
+        ),
+        tooltip=[
+            alt.Tooltip("operator"), alt.Tooltip("ceiling", title="against"), alt.Tooltip("rate", title="reached"),
+            alt.Tooltip("share", title="share of the ceiling", format=".1%"), alt.Tooltip("time", title="time, all calls"),
+        ],
+    )  # fmt: skip
+    texts = base.mark_text(align="left", dx=4, color=GRAPH[theme]["ink"], fontSize=11).encode(x=share, text="rate:N")
+    line = (
+        alt.Chart(pd.DataFrame({"share": [1.0]}))
+        .mark_rule(color=GRAPH[theme]["fault"], strokeDash=[5, 4])
+        .encode(x="share:Q")
+    )
+    said = ", ".join(f"{row['operator']}: {row['rate']}, {row['share']:.0%} of {row['ceiling']}" for row in rows)
+    return alt.layer(bars, texts, line).properties(
+        height=44 * len(order) + 60, description=f"Reached against measured ceilings. {said}."
+    )

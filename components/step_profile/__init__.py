@@ -1,0 +1,1 @@
+"""What the page on the profile of a step is made of."""

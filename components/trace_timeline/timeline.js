@@ -1,0 +1,255 @@
+// The figure: a canvas with lanes, a ruler, and below it what is chosen.
+
+const FIGURES = new WeakMap()
+
+export default function ({ data, parentElement }) {
+  let figure = FIGURES.get(parentElement)
+  if (!figure) FIGURES.set(parentElement, (figure = createFigure(parentElement.querySelector(".timeline"))))
+  figure.show(data)
+  return () => { figure.end(); FIGURES.delete(parentElement) }
+}
+
+function element(tag, className, text) {
+  const made = document.createElement(tag)
+  if (className) made.className = className
+  if (text !== undefined) made.textContent = text
+  return made
+}
+
+const RULER = 22
+
+function createFigure(root) {
+  const head = element("div", "head"), legend = element("div", "legend"), tools = element("div", "tools")
+  const stage = element("div", "stage"), canvas = element("canvas", "canvas"), tip = element("div", "tip"), note = element("div", "note")
+  const span = createSpan()
+  let boxes = null, chosen = null, hovered = null, drag = null, range = null, identity = null, frame = 0
+  head.append(legend, tools)
+  stage.append(canvas, tip)
+  stage.tabIndex = 0
+  stage.setAttribute("role", "group")
+  stage.setAttribute("aria-roledescription", "timeline")
+  note.setAttribute("role", "status")
+  tip.hidden = true
+  root.append(head, stage, note)
+  for (const [text, help, act] of [
+    ["−", "Zoom out (S)", () => zoom(1.6)], ["+", "Zoom in (W)", () => zoom(1 / 1.6)],
+    ["◂", "To the left (A)", () => { span.pan(-0.25); draw() }], ["▸", "To the right (D)", () => { span.pan(0.25); draw() }],
+    ["Fit", "Show the whole (F)", () => fit()],
+  ]) {
+    const button = element("button", "tool", text)
+    button.type = "button"
+    button.title = help
+    button.setAttribute("aria-label", help)
+    button.addEventListener("click", act)
+    tools.append(button)
+  }
+
+  const width = () => stage.clientWidth
+  const xOf = seconds => (seconds - span.from) / (span.to - span.from) * width()
+  const timeOf = x => span.from + x / width() * (span.to - span.from)
+  const hue = name => getComputedStyle(root).getPropertyValue(name).trim()
+  const zoom = (factor, at = (span.from + span.to) / 2) => { span.zoom(factor, at); draw() }
+  const fit = () => {
+    const end = chosen === null ? 0 : boxes.start[chosen] + boxes.length[chosen], pad = chosen === null ? 0 : boxes.length[chosen] * 0.1
+    const there = chosen !== null && Math.abs(span.from - Math.max(0, boxes.start[chosen] - pad)) < 1e-9
+    if (chosen === null || there) span.show(0, span.whole)
+    else span.show(boxes.start[chosen] - pad, end + pad)
+    draw()
+  }
+
+  function draw() {
+    cancelAnimationFrame(frame)
+    frame = requestAnimationFrame(paint)
+  }
+
+  function paint() {
+    if (!boxes || !width()) return
+    const [r, g, b] = (getComputedStyle(root).backgroundColor.match(/[\d.]+/g) || [255, 255, 255]).map(Number)
+    const dark = 0.299 * r + 0.587 * g + 0.114 * b < 128
+    root.classList.toggle("dark", dark)
+    const ratio = devicePixelRatio || 1, w = width(), h = RULER + boxes.height
+    canvas.width = w * ratio
+    canvas.height = h * ratio
+    canvas.style.height = `${h}px`
+    const pen = canvas.getContext("2d")
+    pen.scale(ratio, ratio)
+    const style = getComputedStyle(root), ink = style.color, colours = boxes.parts.map(part => hue(`--${part.replaceAll(" ", "-")}`))
+    pen.font = `12px ${style.fontFamily}`
+    pen.textBaseline = "middle"
+    ruler(pen, w, h, ink, hue("--st-border-color"))
+    boxes.lanes.forEach((lane, at) => { pen.fillStyle = ink; pen.globalAlpha = 0.75; pen.fillText(lane, 4, RULER + boxes.top[at] - LANE_GAP / 2 + 2); pen.globalAlpha = 1 })
+    const filled = new Map()
+    for (let at = 0; at < boxes.count; at += 1) {
+      const x = xOf(boxes.start[at]), x2 = xOf(boxes.start[at] + boxes.length[at])
+      if (x2 < 0 || x > w) continue
+      const y = RULER + boxes.y(at), left = Math.max(x, -1), wide = Math.max(Math.min(x2, w + 1) - left, 0.6)
+      if (wide < 1) { const key = `${y}|${Math.round(left)}`; if (filled.has(key)) continue; filled.set(key, 1) }
+      const part = boxes.part[at]
+      pen.globalAlpha = boxes.kind[at] === "range" ? 1 : 0.42 + 0.4 * (boxes.depth[at] % 2)
+      pen.fillStyle = part < 0 ? colours.at(-1) : colours[part]
+      pen.fillRect(left, y, wide > 3 ? wide - 0.7 : wide, ROW - 2)
+      pen.globalAlpha = 1
+      if (wide > 34) label(pen, boxes.label(at), left, y, wide, boxes.kind[at] === "range", part < 0 ? colours.at(-1) : colours[part], ink)
+    }
+    outline(pen, hovered, ink, 1)
+    outline(pen, chosen, ink, 2.5)
+    if (range) selection(pen, h, ink)
+  }
+
+  function ruler(pen, w, h, ink, line) {
+    const { step, found } = ticks(span.from, span.to, Math.max(2, w / 110))
+    for (const at of found) {
+      const x = Math.round(xOf(at)) + 0.5
+      pen.strokeStyle = line
+      pen.beginPath(); pen.moveTo(x, RULER - 5); pen.lineTo(x, h); pen.stroke()
+      pen.fillStyle = ink
+      pen.fillText(timeText(at, Math.max(step, at ? 0 : step)), Math.min(x + 3, w - 50), 9)
+    }
+  }
+
+  function label(pen, text, x, y, wide, solid, colour, ink) {
+    const short = text.replace(/^aten::/, "").replace("autograd::engine::evaluate_function: ", "")
+    pen.save()
+    pen.beginPath(); pen.rect(x, y, wide - 3, ROW); pen.clip()
+    const [r, g, b] = [1, 3, 5].map(i => parseInt(colour.slice(i, i + 2), 16))
+    pen.fillStyle = solid ? (0.299 * r + 0.587 * g + 0.114 * b < 140 ? "#ffffff" : "#111827") : ink
+    pen.fillText(short, Math.max(x, 0) + 4, y + ROW / 2 - 0.5)
+    pen.restore()
+  }
+
+  function outline(pen, at, ink, thick) {
+    if (at === null) return
+    const x = xOf(boxes.start[at]), x2 = xOf(boxes.start[at] + boxes.length[at])
+    pen.strokeStyle = ink
+    pen.lineWidth = thick
+    pen.strokeRect(Math.max(x, 1), RULER + boxes.y(at), Math.max(Math.min(x2, width() - 1) - Math.max(x, 1), 2), ROW - 2)
+    pen.lineWidth = 1
+  }
+
+  function selection(pen, h, ink) {
+    const x = xOf(range[0]), x2 = xOf(range[1])
+    pen.fillStyle = ink
+    pen.globalAlpha = 0.1
+    pen.fillRect(x, 0, x2 - x, h)
+    pen.globalAlpha = 1
+    pen.strokeStyle = ink
+    pen.strokeRect(x + 0.5, 0.5, x2 - x, h - 1)
+  }
+
+  const describe = at => {
+    const shapes = boxes.shapes(at)
+    return `${boxes.label(at)}: ${timeText(boxes.length[at])}, ${timeText(Math.max(0, boxes.self[at]))} in itself, from ${timeText(boxes.start[at], span.whole)}${shapes ? `, inputs ${shapes}` : ""}`
+  }
+
+  function tell() {
+    note.replaceChildren()
+    if (range) {
+      const { inside, rows } = sumRange(boxes, ...range)
+      note.append(element("b", "", `${timeText(range[1] - range[0])} chosen, ${timeText(inside)} of it inside events. Self time:`))
+      const list = element("ul")
+      for (const row of rows.slice(0, 6)) list.append(element("li", "", `${row.name}: ${timeText(row.seconds)} in ${row.calls} ${row.calls === 1 ? "call" : "calls"}`))
+      if (rows.length > 6) list.append(element("li", "", `${rows.length - 6} more: ${timeText(rows.slice(6).reduce((t, row) => t + row.seconds, 0))}`))
+      note.append(list)
+    } else if (chosen !== null) note.textContent = describe(chosen)
+    else note.textContent = "Drag to sum a range, click an event to choose it. Wheel or W S zoom, A D or Shift and drag move, F fits. Colours are the parts of the step."
+  }
+
+  const point = event => { const box = canvas.getBoundingClientRect(); return [event.clientX - box.left, event.clientY - box.top - RULER] }
+  stage.addEventListener("pointerdown", event => {
+    if (event.button) return
+    const [x] = point(event)
+    drag = { x, from: span.from, to: span.to, pan: event.shiftKey, moved: false }
+    stage.setPointerCapture(event.pointerId)
+  })
+  stage.addEventListener("pointermove", event => {
+    const [x, y] = point(event)
+    if (!drag) {
+      hovered = boxes.at(timeOf(x), y)
+      tip.hidden = hovered === null
+      if (hovered !== null) {
+        tip.textContent = describe(hovered)
+        tip.style.left = `${Math.max(4, Math.min(x + 12, width() - tip.offsetWidth - 4))}px`
+        tip.style.top = `${y + RULER + 18 - stage.scrollTop > stage.clientHeight - 50 ? y - 30 : y + RULER + 18}px`
+      }
+      return draw()
+    }
+    drag.moved ||= Math.abs(x - drag.x) > 3
+    if (!drag.moved) return
+    if (drag.pan) {
+      const move = (drag.x - x) / width() * (drag.to - drag.from)
+      span.show(drag.from + move, drag.to + move)
+    } else {
+      const clamp = s => Math.min(span.whole, Math.max(0, s))
+      range = [clamp(timeOf(Math.min(x, drag.x))), clamp(timeOf(Math.max(x, drag.x)))]
+      chosen = null
+    }
+    tip.hidden = true
+    tell()
+    draw()
+  })
+  stage.addEventListener("pointerup", event => {
+    if (drag && !drag.moved) {
+      const [x, y] = point(event)
+      range = null
+      chosen = boxes.at(timeOf(x), y)
+      tell()
+      draw()
+    }
+    drag = null
+  })
+  stage.addEventListener("pointerleave", () => { hovered = null; tip.hidden = true; draw() })
+  stage.addEventListener("wheel", event => {
+    if (stage.getRootNode().activeElement !== stage && !event.ctrlKey) return
+    event.preventDefault()
+    if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) span.pan(event.deltaX / width())
+    else span.zoom(event.deltaY > 0 ? 1.2 : 1 / 1.2, timeOf(point(event)[0]))
+    draw()
+  }, { passive: false })
+  stage.addEventListener("keydown", event => {
+    const keys = { w: () => zoom(1 / 1.6), s: () => zoom(1.6), a: () => { span.pan(-0.2); draw() }, d: () => { span.pan(0.2); draw() }, f: fit,
+      escape: () => { chosen = range = null; tell(); draw() }, arrowright: () => walk(1), arrowleft: () => walk(-1) }
+    const act = keys[event.key.toLowerCase()]
+    if (!act || event.ctrlKey || event.metaKey || event.altKey) return
+    event.preventDefault()
+    event.stopPropagation()
+    act()
+  })
+
+  function walk(turn) {
+    range = null
+    let at = chosen === null ? (turn > 0 ? -1 : boxes.count) : chosen
+    do at += turn; while (at >= 0 && at < boxes.count && chosen !== null && boxes.depth[at] !== boxes.depth[chosen])
+    if (at < 0 || at >= boxes.count) return
+    chosen = at
+    const middle = boxes.start[at] + boxes.length[at] / 2
+    if (boxes.start[at] < span.from || boxes.start[at] + boxes.length[at] > span.to) span.show(middle - (span.to - span.from) / 2, middle + (span.to - span.from) / 2)
+    tell()
+    draw()
+  }
+
+  const watcher = new ResizeObserver(draw)
+  watcher.observe(stage)
+  return {
+    show(data) {
+      const now = `${data.start_s.length}|${data.start_s.at(-1)}|${data.duration_s[0]}|${data.duration_s.at(-1)}`
+      stage.style.maxHeight = `${data.height}px`
+      if (now === identity) return draw()
+      identity = now
+      boxes = boxesOf(data)
+      boxes.parts = data.parts
+      chosen = range = hovered = null
+      span.reset(Math.max(...data.start_s.map((start, at) => start + data.duration_s[at]), 1e-9))
+      const used = new Set(boxes.part)
+      legend.replaceChildren(...data.parts.filter((part, at) => used.has(at) || part === "rest").map(part => {
+        const entry = element("span", "entry"), swatch = element("span", "swatch")
+        swatch.style.background = `var(--${part.replaceAll(" ", "-")})`
+        entry.append(swatch, element("span", "", part === "rest" ? "step" : part))
+        return entry
+      }))
+      stage.setAttribute("aria-label", `Timeline of ${data.start_s.length} events in ${data.lanes.length} lanes (${data.lanes.join(", ")}), ${timeText(span.whole)} long`)
+      tell()
+      draw()
+    },
+    end() { watcher.disconnect(); cancelAnimationFrame(frame) },
+  }
+}

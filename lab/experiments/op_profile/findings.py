@@ -1,0 +1,169 @@
+"""What to notice in a profile, computed from the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lab.contract import Finding
+from lab.experiments.op_profile.readings import (
+    arithmetic_share,
+    busy_share,
+    first_ratio,
+    reading,
+    short_name,
+    totals_over_step,
+)
+from lab.experiments.op_profile.schema import Result
+from lab.quantities import number_text, seconds_text
+
+MOST = 5
+_ORDER = {"fault": 0, "warning": 1, "surprise": 2, "fact": 3}
+
+
+def explain(result: Result) -> tuple[Finding, ...]:
+    """At most ``MOST`` things to notice, the most important first."""
+    looks = (_trap, _first_step, _busy_and_slow, _self_and_total, _largest, _optimizer, _overhead, _said)
+    found = [finding for look in looks for finding in look(result)]
+    return tuple(sorted(found, key=lambda finding: _ORDER[finding.level])[:MOST])
+
+
+def _trap(result: Result) -> Iterator[Finding]:
+    if result.trap is None:
+        return
+    evidence = {
+        f"{r.name}, {r.program}" + ({"s": "_s", "bytes": "_bytes"}.get(r.unit, "")): r.value
+        for r in result.trap.readings
+        if r.value is not None
+    }
+    said = {"PyTorch says": result.trap.message} if result.trap.message else {}
+    text = result.trap.explanation
+    if result.trap.name == "clocks" and result.device == "cpu":
+        text += f" Here the naive clock says {seconds_text(reading(result, 'naive clock', 'as written'))}."
+    yield Finding("surprise", result.trap.title[:1].upper() + result.trap.title[1:], text, evidence | said)
+
+
+def _first_step(result: Result) -> Iterator[Finding]:
+    ratio = first_ratio(result)
+    if not result.overhead or not ratio > 1.3:
+        return
+    first_s = next(i.total_s for i in result.iterations if i.kind == "first")
+    cause = (
+        "compiled the model"
+        if result.compile_s
+        else "created the optimizer's state, picked kernels and filled the allocator"
+    )
+    yield Finding(
+        "surprise",
+        f"The first step took {ratio:.1f} times as long",
+        f"It {cause}: {seconds_text(first_s)} against {seconds_text(result.overhead.bare_s.median)} later. A fresh process pays more still.",
+        {"first_s": first_s, "median later_s": result.overhead.bare_s.median},
+        repair="Leave the first steps out of a measurement.",
+    )
+
+
+def _busy_and_slow(result: Result) -> Iterator[Finding]:
+    busy, reached = busy_share(result), arithmetic_share(result)
+    if not result.ceilings or not (busy > 0.6 and reached < 0.4):
+        return
+    what = "The device is" if result.device_busy_s is not None else "Operators are"
+    yield Finding(
+        "surprise",
+        f"Busy {busy:.0%} of the time, at {reached:.0%} of the arithmetic",
+        f"{what} at work for {busy:.0%} of the step, and does {number_text(reached * result.ceilings.flops_per_s / 1e9)} of the "
+        f"{number_text(result.ceilings.flops_per_s / 1e9)} GFLOP/s that a large matmul reaches here. Busy says that something "
+        "ran, not that it ran well: traffic, small shapes and elementwise operators take the rest.",
+        {"busy": round(busy, 3), "share of the arithmetic": round(reached, 3)},
+        repair="Look at Ceilings: operators near the traffic ceiling want fewer bytes, those far from both want larger shapes.",
+    )  # fmt: skip
+
+
+def _self_and_total(result: Result) -> Iterator[Finding]:
+    ratio = totals_over_step(result)
+    if not ratio > 1.5:
+        return
+    calls = result.calls
+    gaps = [
+        (total - own, at)
+        for at, (total, own, ours) in enumerate(zip(calls.total_s, calls.self_s, calls.is_operator, strict=True))
+        if ours
+    ]
+    at = max(gaps)[1]
+    steps = result.profiled_steps
+    yield Finding(
+        "fact",
+        f"Totals add up to {ratio:.1f} times the step",
+        f"{short_name(calls.name[at])} has a total of {seconds_text(calls.total_s[at] / steps)} and {seconds_text(calls.self_s[at] / steps)} "
+        "in itself: the rest is in what it called, and counts again there. Only self times add up.",
+        {"total_s": calls.total_s[at] / steps, "self_s": calls.self_s[at] / steps},
+        _line(result, at),
+    )
+
+
+def _largest(result: Result) -> Iterator[Finding]:
+    calls, steps = result.calls, result.profiled_steps
+    if result.step is None:
+        return
+    owned: dict[str, float] = {}
+    for name, own, ours in zip(calls.name, calls.self_s, calls.is_operator, strict=True):
+        if ours:
+            owned[name] = owned.get(name, 0.0) + own / steps
+    if not owned:
+        return
+    name = max(owned, key=lambda name: owned[name])
+    rows = [at for at, other in enumerate(calls.name) if other == name]
+    at = max(rows, key=lambda at: calls.self_s[at])
+    place = f", most of it from {calls.module[at]}" if calls.module[at] else ""
+    count = sum(calls.calls[at] for at in rows) / steps
+    yield Finding(
+        "fact",
+        f"{short_name(name)} has the largest self time",
+        f"{seconds_text(owned[name])} of {seconds_text(result.step.total_s)} in {count:.0f} calls a step{place}.",
+        {"self_s": owned[name], "calls a step": round(count, 1)},
+        _line(result, at),
+    )
+
+
+def _optimizer(result: Result) -> Iterator[Finding]:
+    if result.step is None or result.step.optimizer_s < 0.15 * result.step.total_s:
+        return
+    calls, inside = result.calls, set()
+    for at, name in enumerate(calls.name):
+        if name == "optimizer" or calls.parent[at] in inside:
+            inside.add(at)
+    count = sum(calls.calls[at] for at in inside if calls.is_operator[at]) / result.profiled_steps
+    yield Finding(
+        "fact",
+        f"The optimizer takes {result.step.optimizer_s / result.step.total_s:.0%} of the step",
+        f"It runs {count:.0f} operators a step, each a pass over a parameter or its state. They do little arithmetic for "
+        "each byte they move.",
+        {"optimizer_s": result.step.optimizer_s, "operators": round(count)},
+        repair="" if count < 20 else "fused=True updates all parameters in one call.",
+    )
+
+
+def _overhead(result: Result) -> Iterator[Finding]:
+    if not result.overhead or result.overhead.ratio < 1.15:
+        return
+    bare, profiled = result.overhead.bare_s.min, result.overhead.profiled_s.min
+    each = (profiled - bare) / result.overhead.events_per_step
+    yield Finding(
+        "warning",
+        f"The profiler makes this step {result.overhead.ratio:.2f} times as long",
+        f"{seconds_text(bare)} without it, {seconds_text(profiled)} with it: some {seconds_text(each)} for each of "
+        f"{result.overhead.events_per_step:,} events. Many short operators look slower than they are.",
+        {"bare_s": bare, "profiled_s": profiled, "events": result.overhead.events_per_step},
+        repair="Compare settings by the bare step; use the profile to see where to look.",
+    )
+
+
+def _said(result: Result) -> Iterator[Finding]:
+    for text in (result.steps_cut, *result.notes):
+        if text:
+            yield Finding(
+                "warning", "A setting that did not take effect" if text in result.notes else "Fewer steps", text, {}
+            )
+
+
+def _line(result: Result, at: int) -> int | None:
+    """A finding names lines of the visitor's program only."""
+    return result.calls.line[at] if result.lines_of == "program" else None

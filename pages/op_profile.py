@@ -1,0 +1,33 @@
+"""Where a training step spends its time."""
+
+import streamlit as st
+
+from components.experiment import experiment_page
+from components.step_profile.offered import offered
+from components.step_profile.views import chosen_view, difference, draw_view, headline
+from components.trace_timeline import KEYS
+from lab.experiments import op_profile
+
+with experiment_page(
+    op_profile,
+    prefix="op",
+    question="Where does the step spend its time?",
+    about="A training step runs on {device}, with and without the profiler in turn. Host time of each operator, and what it adds up to.",
+    live=False,
+    in_sight=("model", "layers", "width", "batch", "optimizer_impl"),
+    offered=offered,
+    headline=headline,
+    keys=KEYS,
+    cost="The profiler adds its own time to every event: compare with the bare step. Modules and lines come from a step of "
+    "their own, whose times are used for nothing else.",
+    blind="Not seen: work inside an operator, other threads of a CPU kernel, and what other processes do meanwhile.",
+) as page:
+    if page.side:
+        view = chosen_view(page.state)
+        for side in page.sides():
+            draw_view(view, page, side)
+        with page.details:
+            difference(page)
+        with page.aside:
+            if page.side.result.compile_s:
+                st.caption(f"First step with compilation: {page.side.result.compile_s:.1f} s.")

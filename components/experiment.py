@@ -122,7 +122,7 @@ def experiment_page(
     link = state.write_address()
     lesson = lesson_of(state.values, state.lessons)
     with bar:
-        page_bar(state.key("bar"), link_left_out=link.left_out, keys=keys or {})
+        page_bar(state.key("bar"), link_left_out=link.left_out, heard=state.heard, keys=keys or {})
     _about(state, about, outcome)
     with st.container(key="page-body"):
         left, right = st.columns([5, 8], gap="medium")

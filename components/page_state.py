@@ -126,6 +126,11 @@ class PageState:
         self.set("sent", list(sent))
         self.set("values", self.values | {self.program.name: sent.text})
 
+    @property
+    def heard(self) -> int:
+        """Serial of what the editor sent last."""
+        return (self.get("sent") or ["", 0, 0])[2]
+
     def press_run(self) -> None:
         self.set("waiting", False)
         self.set("run", "pressed")

@@ -2,10 +2,12 @@
 
 NOTE How text travels.
 1. The browser holds the text while it is being typed; nothing is sent for a keystroke.
-2. Run (button or Ctrl+Enter) sends one state value ``sent = {"text", "run"}``: the text and a new run number together,
-   so that a run can never see an older text. Leaving the editor sends the text with the old run number.
+2. Run (button or Ctrl+Enter) sends one state value ``sent = {"text", "run", "serial"}``: the text and a new run number
+   together, so that a run can never see an older text. Leaving the editor sends the text with the old run number.
 3. A text that comes from Python (a preset, a link) reaches the editor with a higher ``revision``; with the same
    revision the browser's text wins.
+4. Every sending has a higher ``serial``, announced in the browser as the event ``lab-sent`` and given back by Python to
+   the page bar: a link is copied only when the address holds the newest text.
 """
 
 from __future__ import annotations
@@ -31,13 +33,14 @@ class Sent(NamedTuple):
     text: str
     run: int
     """Differs from the one before when Run was pressed."""
+    serial: int = 0
 
 
 def last_sent(key: str) -> Sent | None:
     """What the editor called ``key`` last sent, None when it has sent nothing. Its texts are cleaned."""
     match st.session_state.get(key):
-        case {"sent": {"text": str(text), "run": int(run)}}:
-            return Sent(clean(text), run)
+        case {"sent": {"text": str(text), "run": int(run), **rest}}:
+            return Sent(clean(text), run, rest.get("serial", 0))
     return None
 
 

@@ -102,7 +102,9 @@ export default function ({ data, parentElement, setStateValue }) {
     if (number === memory.run && area.value === memory.sent) return
     memory.sent = area.value
     memory.run = number
-    setStateValue("sent", { text: area.value, run: number })
+    const serial = Date.now()
+    document.dispatchEvent(new CustomEvent("lab-sent", { detail: serial }))
+    setStateValue("sent", { text: area.value, run: number, serial })
     refresh()
   }
 

@@ -1,11 +1,11 @@
 const EDITABLE = "input, textarea, select, [contenteditable=true]"
 
-// The address follows the controls a moment later: wait until the running script, if any, has ended.
-async function settledAddress() {
+// The address follows the controls a moment later: wait until Python has heard the newest program and no script runs.
+async function settledAddress(memory) {
   const pause = ms => new Promise(done => setTimeout(done, ms))
+  const running = () => document.querySelector("[data-testid=stApp]")?.dataset.testScriptState === "running"
   await pause(150)
-  const app = document.querySelector("[data-testid=stApp]")
-  for (let i = 0; i < 20 && app?.dataset.testScriptState === "running"; i++) await pause(100)
+  for (let i = 0; i < 100 && (memory.sent > memory.heard || (i < 20 && running())); i++) await pause(100)
   return window.location.href
 }
 
@@ -29,8 +29,8 @@ export default function ({ data, parentElement, setStateValue }) {
   const find = selector => parentElement.querySelector(selector)
   const [present, link, help, field, said, dialog, list] =
     [".present", ".copy", ".help", ".link", ".said", "dialog", "dl"].map(find)
-  const memory = (parentElement.labBar ??= {})
-  memory.leftOut = data.leftOut
+  const memory = (parentElement.labBar ??= { sent: 0 })
+  Object.assign(memory, { leftOut: data.leftOut, heard: data.heard })
   const toggle = () => setStateValue("present", !data.presenting)
 
   present.querySelector("span").textContent = data.presenting ? "Leave" : "Present"
@@ -38,7 +38,7 @@ export default function ({ data, parentElement, setStateValue }) {
   present.title = "Presenter mode (p)"
   present.onclick = toggle
   link.onclick = async () => {
-    const address = await settledAddress()
+    const address = await settledAddress(memory)
     const copied = await copy(address, field)
     said.textContent = memory.leftOut || (copied ? "Link copied." : "Copy the selected link.")
     if (copied && !field.hidden) field.hidden = true
@@ -53,8 +53,8 @@ export default function ({ data, parentElement, setStateValue }) {
   help.onclick = () => dialog.showModal()
   find(".close").onclick = () => dialog.close()
 
-  memory.keys && document.removeEventListener("keydown", memory.keys)
-  memory.keys = event => {
+  memory.leave?.()
+  const onKey = event => {
     const target = event.composedPath()[0]
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || target.matches?.(EDITABLE)) return
     if (event.key === "p") toggle()
@@ -62,6 +62,12 @@ export default function ({ data, parentElement, setStateValue }) {
     else return
     event.preventDefault()
   }
-  document.addEventListener("keydown", memory.keys)
-  return () => document.removeEventListener("keydown", memory.keys)
+  const onSent = event => { memory.sent = event.detail }
+  document.addEventListener("keydown", onKey)
+  document.addEventListener("lab-sent", onSent)
+  memory.leave = () => {
+    document.removeEventListener("keydown", onKey)
+    document.removeEventListener("lab-sent", onSent)
+  }
+  return memory.leave
 }

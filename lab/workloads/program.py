@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 
+from lab.instruments import program_lines
 from lab.instruments.preview import plain_value
 
 FILE = "<program>"
@@ -101,6 +102,13 @@ class Ran:
     printed: str = ""
     warned: list[tuple[str, int | None]] = field(default_factory=list)
     error: BaseException | None = None
+
+    def note_warning(self, message: Warning | str, category: Any, filename: str, lineno: int, *rest: Any) -> None:
+        """In place of ``warnings.showwarning``: a warning of torch counts for the line of the program that called it."""
+        line = lineno if filename == FILE else program_lines.program_line(FILE)
+        warned = (str(message)[:1000], line)
+        if warned not in self.warned and len(self.warned) < 50:
+            self.warned.append(warned)
 
 
 def check_source(source: str) -> ast.Module:
@@ -227,20 +235,17 @@ def run_program(source: str, names: dict[str, Any], *, wall_s: float, printed_by
     """Run ``source`` in ``names`` (see ``namespace``). Never raises for what the program does; see ``Ran.ended``."""
     ran, output = Ran(names), _Capture(printed_bytes)
     linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
-    with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(output):
+    with warnings.catch_warnings(), contextlib.redirect_stdout(output):
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", DeprecationWarning)  # as Python does: not a library's, only the program's own
         warnings.filterwarnings("always", category=DeprecationWarning, module="__main__")
+        warnings.showwarning = ran.note_warning
         with contextlib.redirect_stderr(output):
             try:
                 _execute(check_source(source), ran, wall_s)
             except BaseException as error:  # noqa: BLE001 - whatever the program raised is what the visitor is shown
                 ran.error, ran.ended = error, _ended(error, wall_s, source)
     ran.printed = "".join(output.parts)
-    for w in caught:
-        warned = (str(w.message)[:1000], w.lineno if w.filename == FILE else None)
-        if warned not in ran.warned and len(ran.warned) < 50:
-            ran.warned.append(warned)
     return ran
 
 

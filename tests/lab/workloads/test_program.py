@@ -218,6 +218,8 @@ def test_warnings_have_lines() -> None:
     assert ran.warned == [("mine", 3), ("again", 5)]
     assert go("import warnings\nfor i in range(100):\n    warnings.warn(str(i))\n").warned[-1] == ("49", 3)
     assert go("import warnings\nwarnings.warn('old', DeprecationWarning)\n").warned == [("old", 2)]
+    assert go("x = torch.ones(1, requires_grad=True)\ny = x * 2\n\ny.grad\n").warned[0][1] == 4
+    assert go("x = 1\ntorch.nn.functional.mse_loss(torch.ones(2, 1), torch.ones(2))\n").warned[0][1] == 2
 
 
 def test_what_a_program_sets_is_put_back() -> None:

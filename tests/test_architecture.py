@@ -32,7 +32,7 @@ FLOORS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ),
     ("lab/instruments/", ("lab.instruments", "lab.workloads"), DRAWING),
     ("lab/workloads/", ("lab.instruments", "lab.workloads"), DRAWING),
-    ("lab/execution/", ("lab.contract", "lab.wire", "lab.execution"), DRAWING),
+    ("lab/execution/", ("lab.contract", "lab.wire", "lab.execution"), ("pickle", *DRAWING)),
     ("components/charts/", ("components.palette", "components.charts", "lab.quantities"), ("streamlit", "torch")),
     (
         "components/",
@@ -99,6 +99,7 @@ def test_imports_stay_on_their_floor(path):
         ("lab/experiments/a/x.py", "from lab.experiments.b import run"),
         ("lab/instruments/x.py", "from lab.contract import knob"),
         ("lab/execution/x.py", "def f():\n    import streamlit"),
+        ("lab/execution/x.py", "import pickle"),
         ("lab/contract.py", "import torch"),
     ],
 )

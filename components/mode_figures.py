@@ -25,25 +25,34 @@ def theme() -> Theme:
 
 def draw_figure(result: Data, key: str) -> None:
     """Headline numbers, then the one figure of the study."""
-    if result["study"] not in _FIGURES or _missing(result):
+    study = _drawable(result)
+    if not study:
+        st.code(_EXAMPLE, language="python")
         return
-    metrics, figure = _FIGURES[result["study"]]
+    metrics, figure = _FIGURES[study]
     with st.container(horizontal=True, key=f"{key}-headline"):
         for name, value, against in metrics(result):
             with st.container(width="content", gap=None):
-                st.metric(name, value)
+                st.caption(name)
+                st.markdown(f"### {value}")
                 st.caption(against)
-    chart = figure(result, key)
-    if chart is not None:
-        st.altair_chart(chart, key=f"{key}-{result['study']}", width="stretch")
+    charts = figure(result, key)
+    for number, chart in enumerate(charts if isinstance(charts, list) else [charts]):
+        st.altair_chart(chart, key=f"{key}-{study}-{number}", width="stretch")
 
 
-def _missing(result: Data) -> bool:
-    """A fault left nothing to draw; its card says why."""
+_EXAMPLE = """model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3))
+batch = (torch.randn(32, 8), torch.randint(0, 3, (32,)))
+"""
+"""Stands in place of the figure of a program that is missing or has failed."""
+
+
+def _drawable(result: Data) -> str:
+    """The study whose figure can be drawn; empty when a visitor's program left nothing to draw."""
     study = result["study"]
-    if study in ("batch by batch", "serving"):
-        return not result["batchnorm"]
-    return study == "modules" and result["scan"]["modes"] is None
+    if study in ("batch by batch", "serving") and not result["batchnorm"]:
+        return "batch size"  # torch refused the batch: show which sizes it takes
+    return "" if study == "modules" and result["scan"]["modes"] is None else study
 
 
 def headline_numbers(result: Any) -> dict[str, float]:
@@ -202,22 +211,22 @@ def _cost_metrics(result: Data) -> list[Metric]:
     ]  # fmt: skip
 
 
-def _trace_figure(result: Data, key: str) -> alt.TopLevelMixin:
+def _trace_figure(result: Data, key: str) -> list[alt.LayerChart]:
     channels = len(result["batchnorm"][0]["batch_mean"])
     channel = 0
     if channels > 1:
         channel = int(st.pills("Channel", range(min(channels, 8)), default=0, required=True, key=f"{key}-channel", label_visibility="collapsed", format_func=lambda c: f"channel {c}") or 0)  # fmt: skip
-    return batchnorm.trace_chart(result["batchnorm"], channel, theme())
+    return batchnorm.trace_charts(result["batchnorm"], channel, theme())
 
 
 _FIGURES: dict[str, tuple[Callable[[Data], list[Metric]], Callable[[Data, str], Any]]] = {
     "masks": (_mask_metrics, lambda r, key: dropout.mask_chart(r["dropout"], theme())),
-    "convergence": (_mask_metrics, lambda r, key: dropout.convergence_chart({**r["dropout"], "p": r["chosen"]["p"]}, theme())),
+    "convergence": (_mask_metrics, lambda r, key: dropout.convergence_charts({**r["dropout"], "p": r["chosen"]["p"]}, theme())),
     "MC dropout": (_mc_metrics, lambda r, key: dropout.mc_chart(r["mc_dropout"], theme())),
     "who listens": (_listener_metrics, lambda r, key: dropout.listener_chart(r["listeners"], theme())),
     "batch by batch": (_trace_metrics, _trace_figure),
     "batch size": (_size_metrics, lambda r, key: batchnorm.size_chart(r["sizes"], r["chosen"]["batch"], theme())),
-    "serving": (_serving_metrics, lambda r, key: batchnorm.serving_chart(r["serving"], r["chosen"]["shift"], theme())),
+    "serving": (_serving_metrics, lambda r, key: batchnorm.serving_charts(r["serving"], r["chosen"]["shift"], theme())),
     "other norms": (_norm_metrics, lambda r, key: batchnorm.reach_chart(r["norms"], theme())),
     "freezing": (_treatment_metrics, lambda r, key: batchnorm.treatment_chart(r["treatments"], r["chosen"]["treatment"], theme())),
     "both switches": (_switch_metrics, lambda r, key: switches.switch_chart(r["switches"], (r["chosen"]["mode"], r["chosen"]["gradients"]), theme())),

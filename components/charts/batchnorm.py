@@ -15,27 +15,19 @@ from lab.quantities import number_text
 POINTS = 300
 
 
-def trace_chart(rows: Sequence[Mapping[str, Any]], channel: int, theme: Theme) -> alt.VConcatChart:
-    """Mean, variance and output spread of one channel, batch by batch."""
+def trace_charts(rows: Sequence[Mapping[str, Any]], channel: int, theme: Theme) -> list[alt.LayerChart]:
+    """Mean, variance and output spread of one channel, batch by batch; a chart each."""
     data = pd.DataFrame(_channel_rows(rows[:POINTS], channel))
     tracked = rows[0]["running_mean"] is not None
-    panels = [
-        _panel(data, theme, "mean", [("batch_mean", "of the batch"), *([("running_mean", "running")] if tracked else [])]),
-        _panel(
-            data,
-            theme,
-            "variance",
-            [
-                ("batch_var_biased", "of the batch, biased (÷ n): normalises"),
-                ("batch_var_unbiased", "of the batch, unbiased (÷ (n − 1)): stored"),
-                *([("running_var", "running")] if tracked else []),
-            ],
-        ),
-        _panel(data, theme, "std of the output", [("train_std", "train mode"), ("eval_std", "eval mode, same batch")]),
-    ]  # fmt: skip
-    return alt.vconcat(*panels, spacing=6).properties(
-        description=f"Statistics of channel {channel} batch by batch: batch values against running values, and the output's spread in both modes."
-    )
+    mean = [("batch_mean", "of the batch"), *([("running_mean", "running")] if tracked else [])]
+    variance = [
+        ("batch_var_biased", "of the batch, ÷ n: normalises"),
+        ("batch_var_unbiased", "of the batch, ÷ (n − 1): stored"),
+        *([("running_var", "running")] if tracked else []),
+    ]
+    output = [("train_std", "train mode"), ("eval_std", "eval mode, same batch")]
+    panels = (("mean", mean), ("variance", variance), ("std of the output", output))
+    return [_panel(data, theme, title, series, channel) for title, series in panels]
 
 
 _HUES = {
@@ -56,7 +48,7 @@ def _channel_rows(rows: Sequence[Mapping[str, Any]], channel: int) -> list[dict[
     ]
 
 
-def _panel(data: pd.DataFrame, theme: Theme, title: str, series: list[tuple[str, str]]) -> alt.LayerChart:
+def _panel(data: pd.DataFrame, theme: Theme, title: str, series: list[tuple[str, str]], channel: int) -> alt.LayerChart:
     names = [name for name, _ in series]
     long = data.melt("batch", names, "series", "value").dropna()
     words = dict(series)
@@ -78,7 +70,9 @@ def _panel(data: pd.DataFrame, theme: Theme, title: str, series: list[tuple[str,
     stored = [words[name] for name in names if name.startswith("running") or name.endswith("std")]
     lines = base.transform_filter(alt.FieldOneOfPredicate("series", stored)).mark_line(strokeWidth=2.5)
     points = base.mark_point(filled=True, size=32)
-    return alt.layer(lines, points).resolve_scale(color="shared").properties(height=120)
+    return alt.layer(lines, points).properties(
+        height=165, description=f"Batch by batch, channel {channel}: {title}; {', '.join(words.values())}."
+    )
 
 
 def size_chart(rows: Sequence[Mapping[str, Any]], chosen: int, theme: Theme) -> alt.LayerChart:
@@ -120,8 +114,8 @@ def size_chart(rows: Sequence[Mapping[str, Any]], chosen: int, theme: Theme) -> 
     )  # fmt: skip
 
 
-def serving_chart(rows: Sequence[Mapping[str, Any]], chosen: float, theme: Theme) -> alt.VConcatChart:
-    """How far eval output is from what train mode would give, when serving data has moved; mean and spread below."""
+def serving_charts(rows: Sequence[Mapping[str, Any]], chosen: float, theme: Theme) -> list[alt.LayerChart]:
+    """How far eval output is from what train mode would give, when serving data has moved; then its mean and spread."""
     data = pd.DataFrame(rows)
     x = alt.X("shift:Q", title="shift of the serving data")
     here = (
@@ -141,7 +135,7 @@ def serving_chart(rows: Sequence[Mapping[str, Any]], chosen: float, theme: Theme
         x, alt.Y("gap:Q"), tooltip=tips
     )
     upper = alt.layer(here, line, points).properties(
-        height=220,
+        height=260,
         title=alt.Title("● gap between eval and train mode, measured   — from means and variances alone", fontSize=12, fontWeight="normal", anchor="start"),
     )  # fmt: skip
     long = data.melt(["shift", "scale"], ["eval_mean", "eval_std"], "series", "value")
@@ -157,9 +151,9 @@ def serving_chart(rows: Sequence[Mapping[str, Any]], chosen: float, theme: Theme
         )
         .properties(height=140)
     )  # fmt: skip
-    return alt.vconcat(upper, alt.layer(here, lower).properties(height=140)).properties(
-        description="Distance between eval and train output against the shift of the serving data."
-    )
+    description = "Distance between eval and train output against the shift of the serving data."
+    lower = alt.layer(here, lower).properties(height=170, description="Mean and spread of the eval output by shift.")
+    return [upper.properties(description=description), lower]
 
 
 def treatment_chart(rows: Sequence[Mapping[str, Any]], chosen: str, theme: Theme) -> alt.LayerChart:
@@ -184,8 +178,11 @@ def treatment_chart(rows: Sequence[Mapping[str, Any]], chosen: str, theme: Theme
     )
 
 
-def reach_chart(rows: Sequence[Mapping[str, Any]], theme: Theme) -> alt.FacetChart:
+def reach_chart(rows: Sequence[Mapping[str, Any]], theme: Theme) -> alt.LayerChart:
     """For each normalisation, the samples and channels that share one mean and variance with the first element."""
+    layers, modes = (list(dict.fromkeys(row[name] for row in rows)) for name in ("layer", "mode"))
+    samples, channels = len(rows[0]["shares"]), len(rows[0]["shares"][0])
+    wide, tall = channels + 1.2, samples + 2.2
     data = pd.DataFrame(
         [
             {
@@ -196,35 +193,48 @@ def reach_chart(rows: Sequence[Mapping[str, Any]], theme: Theme) -> alt.FacetCha
                 "share": share,
                 "on": share > 0,
                 "values": row["values"],
+                "left": layers.index(row["layer"]) * wide + channel,
+                "top": modes.index(row["mode"]) * tall + sample,
             }
             for row in rows
             for sample, shares in enumerate(row["shares"])
             for channel, share in enumerate(shares)
         ]
     )
-    layers = list(dict.fromkeys(data["layer"]))
+    data["right"], data["bottom"] = data["left"] + 0.94, data["top"] + 0.94
+    legend = alt.Legend(
+        title=None,
+        orient="bottom",
+        labelLimit=420,
+        labelExpr="datum.value ? 'shares mean and variance with sample 0, channel 0' : 'does not'",
+    )
     scale = alt.Scale(domain=[True, False], range=[MODES[theme]["on"], MODES[theme]["off"]])
-    legend = alt.Legend(title=None, orient="bottom", labelExpr="datum.value ? 'shares mean and variance with sample 0, channel 0' : 'does not'", labelLimit=400)  # fmt: skip
+    tips = [
+        alt.Tooltip("layer"),
+        alt.Tooltip("mode"),
+        alt.Tooltip("sample"),
+        alt.Tooltip("channel"),
+        alt.Tooltip("share", title="share of positions", format=".0%"),
+        alt.Tooltip("values", title="n in all"),
+    ]
+    x = alt.X("left:Q", axis=None, scale=alt.Scale(domain=[-0.2, wide * len(layers)], nice=False))
+    y = alt.Y("top:Q", axis=None, scale=alt.Scale(domain=[tall * len(modes) - 1, -1.9], nice=False))
     cells = (
         alt.Chart(data)
-        .mark_rect(stroke=GRAPH[theme]["frame"])
-        .encode(
-            x=alt.X("channel:O", title="channel C", axis=alt.Axis(labels=False, ticks=False)),
-            y=alt.Y("sample:O", title="sample N", axis=alt.Axis(labels=False, ticks=False)),
-            color=alt.Color("on:N", scale=scale, legend=legend),
-            tooltip=[
-                alt.Tooltip("layer"),
-                alt.Tooltip("mode"),
-                alt.Tooltip("sample"),
-                alt.Tooltip("channel"),
-                alt.Tooltip("share", title="share of positions", format=".0%"),
-                alt.Tooltip("values", title="n in all"),
-            ],
-        )  # fmt: skip
-        .properties(width=118, height=100)
+        .mark_rect(cornerRadius=2)
+        .encode(x, y, x2="right", y2="bottom", color=alt.Color("on:N", scale=scale, legend=legend), tooltip=tips)
     )
-    return cells.facet(
-        column=alt.Column("layer:N", sort=layers, title=None, header=alt.Header(labelFontSize=13, labelFontWeight="bold")),
-        row=alt.Row("mode:N", sort=["train mode", "eval mode"], title=None, header=alt.Header(labelFontSize=13)),
-        spacing=12,
-    ).properties(description="Which samples and channels share one mean and variance, by layer and mode.")  # fmt: skip
+    words = pd.DataFrame(
+        [
+            {"left": i * wide, "top": j * tall - 0.7, "text": f"{layer}, {mode}"}
+            for i, layer in enumerate(layers)
+            for j, mode in enumerate(modes)
+        ]
+    )
+    heads = alt.Chart(words).mark_text(align="left", fontSize=12, fontWeight="bold", color=GRAPH[theme]["ink"])
+    title = "across: channels C   down: samples N   height and width share one cell"
+    return alt.layer(cells, heads.encode(x, y, text="text:N")).properties(
+        height=400,
+        title=alt.Title(title, fontSize=12, fontWeight="normal", anchor="start"),
+        description="Which samples and channels share one mean and variance, by layer and mode.",
+    )

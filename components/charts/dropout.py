@@ -29,8 +29,7 @@ def mask_chart(reading: Mapping[str, Any], theme: Theme) -> alt.LayerChart:
     grid = reading["grid"]
     rows, columns = len(grid["inputs"]), len(grid["inputs"][0])
     data, stride = pd.DataFrame(_cells(grid)), columns + GAP
-    top = max(1e-9, float(data["value"].abs().max()))
-    scale = alt.Scale(domain=[-top, 0, top], range=[SIGN[theme][end] for end in ("negative", "zero", "positive")])
+    scale = _sign_scale(data["value"], theme)
     values = [panel * stride + i for panel in range(len(PANELS)) for i in _ticks(columns)]
     axis = alt.Axis(
         values=[v + 0.5 for v in values],
@@ -46,7 +45,7 @@ def mask_chart(reading: Mapping[str, Any], theme: Theme) -> alt.LayerChart:
         "top:Q",
         title="sample" if reading["unit"] != "plane" else "sample and image row",
         axis=alt.Axis(grid=False, ticks=False, domain=False, tickMinStep=1, format="d"),
-        scale=alt.Scale(domain=[rows, -1.1], nice=False),
+        scale=alt.Scale(domain=[rows, -1.5], nice=False),
     )
     tips = [
         alt.Tooltip("panel", title=" "),
@@ -68,7 +67,7 @@ def mask_chart(reading: Mapping[str, Any], theme: Theme) -> alt.LayerChart:
     titles = alt.Chart(_titles(stride)).mark_text(
         align="left", fontSize=13, fontWeight="bold", color=GRAPH[theme]["ink"]
     )
-    heads = titles.encode(x="left:Q", y=alt.value(10), text="title:N")
+    heads = titles.encode(x="left:Q", y=alt.value(8), text="title:N")
     shown = f"{rows} of {grid['rows_of']} rows and {columns} of {grid['columns_of']} columns"
     whole = rows == grid["rows_of"] and columns == grid["columns_of"]
     return alt.layer(cells, marks, heads).properties(
@@ -76,6 +75,15 @@ def mask_chart(reading: Mapping[str, Any], theme: Theme) -> alt.LayerChart:
         title=alt.Title("× dropped" + ("" if whole else f"  ·  shown: {shown}"), fontSize=12, fontWeight="normal", anchor="start"),
         description="Output of the layer in two passes in train mode and in eval mode, a cell an element; dropped cells have a cross.",
     )  # fmt: skip
+
+
+def _sign_scale(values: pd.Series, theme: Theme) -> alt.Scale:
+    """Zero in the middle; only the ends that occur."""
+    top = max(1e-9, float(values.abs().max()))
+    ends = {"negative": -top, "zero": 0.0, "positive": top}
+    if values.min() >= 0:
+        del ends["negative"]
+    return alt.Scale(domain=list(ends.values()), range=[SIGN[theme][end] for end in ends], interpolate="rgb")
 
 
 def _cells(grid: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -124,23 +132,19 @@ def _cell_ink(theme: Theme) -> str:
     return "#ffffff" if theme == "light" else GRAPH["light"]["ink"]
 
 
-def convergence_chart(reading: Mapping[str, Any], theme: Theme) -> alt.VConcatChart:
-    """Share dropped, mean and variance after 1, 2, ... passes, with what the closed form says."""
+def convergence_charts(reading: Mapping[str, Any], theme: Theme) -> list[alt.LayerChart]:
+    """Share dropped, mean and variance after 1, 2, ... passes, with what the closed form says; a chart each."""
     data = pd.DataFrame(reading["convergence"])
     data["variance_predicted"] = reading["predicted"]["variance"]
     data["mean_predicted"] = reading["predicted"]["mean"]
     data["p"] = reading["p"]
     level = f"{reading['level']:.1%} interval"
-    panels = [
-        _panel(
-            data, theme, "dropped_fraction", f"share of {reading['unit']}s", "p", ("dropped_low", "dropped_high"), level
-        ),
+    share = f"share of {reading['unit']}s dropped"
+    return [
+        _panel(data, theme, "dropped_fraction", share, "p", ("dropped_low", "dropped_high"), level),
         _panel(data, theme, "mean", "mean of outputs", "mean_predicted", ("mean_low", "mean_high"), level),
         _panel(data, theme, "variance", "variance of outputs", "variance_predicted", None, ""),
     ]
-    return alt.vconcat(*panels, spacing=8).properties(
-        description="Share dropped, mean and variance over the number of passes, against their predicted values."
-    )
 
 
 def _panel(
@@ -160,7 +164,9 @@ def _panel(
     layers.append(line.encode(x, alt.Y(f"{name}:Q", title=title, scale=scale), tooltip=tips))
     legend = "measured ●   predicted - -" + (f"   shaded: {level}" if band else "")
     return alt.layer(*layers).properties(
-        height=120, title=alt.Title(legend, fontSize=11, fontWeight="normal", anchor="end")
+        height=175,
+        title=alt.Title(legend, fontSize=11, fontWeight="normal", anchor="start"),
+        description=f"{title} against the number of passes, measured and predicted.",
     )
 
 

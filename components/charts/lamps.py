@@ -38,7 +38,9 @@ def lamp_chart(lamps: Iterable[Lamp], *, theme: Theme, row_title: str, descripti
     ]
     base = alt.Chart(data).encode(
         x=alt.X("column:N", sort=columns, title=None, axis=_column_axis()),
-        y=alt.Y("row:N", sort=rows, title=None, axis=alt.Axis(labelLimit=260, ticks=False, domain=False)),
+        y=alt.Y(
+            "row:N", sort=rows, title=None, axis=alt.Axis(labelLimit=260, labelOverlap=False, ticks=False, domain=False)
+        ),
         tooltip=tips,
     )
     colours, ink = MODES[theme], GRAPH[theme]["ink"]
@@ -50,7 +52,7 @@ def lamp_chart(lamps: Iterable[Lamp], *, theme: Theme, row_title: str, descripti
     words = base.mark_text(fontSize=12).encode(
         text="text:N", color=alt.condition("datum.on", alt.value(dark_ink), alt.value(GRAPH[theme]["muted"]))
     )
-    return alt.layer(cells, words).properties(height=ROW_PX * len(rows), description=description)
+    return alt.layer(cells, words).properties(height=ROW_PX * len(rows) + 90, description=description)
 
 
 def _on_off(colours: dict[str, str]) -> alt.Color:

@@ -30,7 +30,7 @@ def gap_chart(modes: Mapping[str, Any], theme: Theme) -> alt.LayerChart:
     )
     base = alt.Chart(data).encode(
         x=alt.X("gap:Q", title="rms change of the output ÷ rms of the eval output", axis=alt.Axis(format=".0%")),
-        y=alt.Y("name:N", sort=[row["name"] for row in rows], title=None, axis=alt.Axis(labelLimit=280)),
+        y=alt.Y("name:N", sort=[row["name"] for row in rows], title=None, axis=alt.Axis(labelLimit=280, labelOverlap=False)),
         tooltip=[alt.Tooltip("name", title="module"), alt.Tooltip("gap", title="gap", format=".5%"), alt.Tooltip("kind", title=" ")],
     )  # fmt: skip
     bars = base.mark_bar(cornerRadiusEnd=3).encode(
@@ -42,7 +42,7 @@ def gap_chart(modes: Mapping[str, Any], theme: Theme) -> alt.LayerChart:
         text=alt.Text("gap:Q", format=".1%")
     )
     return alt.layer(bars, words).properties(
-        height=ROW_PX * len(rows) + 20, description="Output gap that each module causes alone and all cause together."
+        height=ROW_PX * len(rows) + 110, description="Output gap that each module causes alone and all cause together."
     )
 
 
@@ -58,7 +58,7 @@ def cost_chart(rows: Sequence[Mapping[str, Any]], theme: Theme) -> alt.LayerChar
     scale = alt.Scale(domain=["eval mode", "train mode"], range=[MODES[theme]["eval"], MODES[theme]["train"]])
     base = alt.Chart(data).encode(
         x=alt.X("accuracy:Q", title="accuracy on the test set", scale=alt.Scale(domain=[0, 1.25]), axis=alt.Axis(format=".0%", values=[0, 0.2, 0.4, 0.6, 0.8, 1])),
-        y=alt.Y("name:N", sort=[row["name"] for row in named], title=None, axis=alt.Axis(labelLimit=280)),
+        y=alt.Y("name:N", sort=[row["name"] for row in named], title=None, axis=alt.Axis(labelLimit=280, labelOverlap=False)),
         tooltip=[
             alt.Tooltip("name", title="evaluated in"), alt.Tooltip("batch", title="batch size"),
             alt.Tooltip("accuracy", format=".4%"), alt.Tooltip("loss", title="cross-entropy", format=".5g"),
@@ -69,5 +69,5 @@ def cost_chart(rows: Sequence[Mapping[str, Any]], theme: Theme) -> alt.LayerChar
     )
     words = base.mark_text(align="left", dx=5, fontSize=12, color=GRAPH[theme]["ink"]).encode(text="word:N")
     return alt.layer(bars, words).properties(
-        height=ROW_PX * len(named) + 20, description="Accuracy and loss of one trained network by mode of evaluation."
+        height=ROW_PX * len(named) + 110, description="Accuracy and loss of one trained network by mode of evaluation."
     )

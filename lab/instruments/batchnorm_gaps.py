@@ -48,12 +48,15 @@ class ServingRow:
 
 
 @torch.no_grad()
-def size_rows(settings: NormSettings, sizes: tuple[int, ...], side: int, like: torch.Tensor) -> tuple[SizeRow, ...]:
-    """One row a size. ``side``: height and width of images; ``like`` gives dtype and device."""
-    return tuple(_size_row(settings, size, side, like) for size in sizes)
+def size_rows(
+    settings: NormSettings, sizes: tuple[int, ...], side: int, like: torch.Tensor, seed: int
+) -> tuple[SizeRow, ...]:
+    """One row a size, each with its own start of the generator. ``side``: of images; ``like`` gives dtype and device."""
+    return tuple(_size_row(settings, size, side, like, seed) for size in sizes)
 
 
-def _size_row(settings: NormSettings, size: int, side: int, like: torch.Tensor) -> SizeRow:
+def _size_row(settings: NormSettings, size: int, side: int, like: torch.Tensor, seed: int) -> SizeRow:
+    torch.manual_seed(seed)
     shape = (size, settings.channels, side, side) if settings.module == "BatchNorm2d" else (size, settings.channels)
     x = batch_of(shape, like.dtype, like.device.type)
     n = x.numel() // settings.channels

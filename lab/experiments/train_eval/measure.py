@@ -28,14 +28,14 @@ from lab.workloads.norm_batches import batch_of
 from lab.workloads.own_model import OwnModelError, first_tensor, own_model
 
 LOSS_REPEATS = 8
+CHOSEN = ("shift", "scale", "treatment", "mode", "gradients", "batch", "p", "same_mask", "eps", "momentum", "affine")
+"""Knobs that figures and findings refer to."""
 
 
 def run(params: Params, report: Report) -> Result:
     """Measure what the view and the study ask for. A fault of the visitor's model, or of a batch that torch refuses, is data."""
     params = params.settled()
-    chosen = {
-        name: getattr(params, name) for name in ("shift", "scale", "treatment", "mode", "gradients", "batch", "p")
-    }
+    chosen = {name: getattr(params, name) for name in CHOSEN}
     report(0.0, f"running the {params.view} view")
     with torch.random.fork_rng(), torch.enable_grad():
         torch.manual_seed(params.seed)
@@ -84,9 +84,9 @@ def _batchnorm(params: Params, report: Report) -> Result:
     except ValueError as error:
         parts |= {"batchnorm": (), "fault": batchnorm_fault(error, params)}
     report(0.5, "reading the statistics")
-    if params.study == "batch size":
+    if params.study == "batch size" or not parts["batchnorm"]:
         sizes = tuple(sorted({*BATCH_SIZES, params.batch}))
-        parts["sizes"] = size_rows(settings, sizes, params.size, fresh)
+        parts["sizes"] = size_rows(settings, sizes, params.size, fresh, params.seed)
     elif params.study == "serving" and parts["batchnorm"]:
         parts["serving"] = serving_rows(layer, fresh, params.shift, params.scale)
     elif params.study == "other norms":

@@ -150,22 +150,22 @@ USED: dict[str, tuple[str, ...]] = {
 
 def offered(values: Mapping[str, Any], k: Knob) -> Knob | None:
     """The knob as it is offered beside these values: None where it does not matter, fewer choices where they do not fit."""
-    view, study = values["view"], settled(values["view"], "study", values["study"])
+    view, study, module = (
+        values["view"],
+        *(settled(values["view"], name, values[name]) for name in ("study", "module")),
+    )
     if k.name == "study":
         return replace(k, choices=STUDIES[view]) if len(STUDIES[view]) > 1 else None
-    if k.name == "size" and not settled(view, "module", values["module"])[-1] == "d":
+    matters = ("view", "seed", "device", *USED[study], *(("code",) if values["model"] == "own" else ()))
+    idle = {
+        "size": not module.endswith(("2d", "Dropout1d")),
+        "code": study != "modules",
+        "batch": study == "modules" and values["model"] in ("classifier", "own"),
+        "p": study == "modules" and values["model"] == "own",
+    }
+    if k.name not in matters or idle.get(k.name):
         return None
-    if k.name == "size" and settled(view, "module", values["module"]) == "BatchNorm1d":
-        return None
-    if k.name == "batch" and study == "modules" and values["model"] in ("classifier", "own"):
-        return None
-    if k.name == "p" and study == "modules" and values["model"] == "own":
-        return None
-    if k.name == "module" and view in MODULES:
-        k = replace(k, choices=MODULES[view])
-    if k.name == "code":
-        return k if view == "scan" and study == "modules" and values["model"] == "own" else None
-    return k if k.name in ("view", "seed", "device", *USED[study]) else None
+    return replace(k, choices=MODULES[view]) if k.name == "module" else k
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ class Result:
     switches: tuple[SwitchRow, ...] | None = None
     scan: Scan | None = None
     chosen: dict[str, Any] | None = None
-    """Settings that the figures mark: shift, treatment, mode, gradients, batch."""
+    """Values of the knobs that figures and findings refer to."""
     device: str = "cpu"
     dtype: str = "float32"
     printed: str = ""

@@ -22,6 +22,7 @@ import torch
 from lab.contract import silent
 from lab.experiments import autograd_graph
 from lab.instruments import program_trace
+from lab.workloads import program
 from tests.lab.experiments.programs_observed import PROGRAMS
 
 NO_VALUE = (types.ModuleType, types.FunctionType, type)
@@ -146,3 +147,32 @@ def test_a_disturbance_is_noticed(place: str, disturbance: Any, title: str, monk
     with pytest.raises(AssertionError):
         compare(title)
     HELD.clear()
+
+
+@pytest.mark.parametrize("place", ["program_trace.small_tensor", "backward_trace.tensor_value"])
+def test_a_fault_of_an_instrument_never_looks_like_one_of_the_program(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise ValueError("a fault of the instrument")
+
+    names = program.namespace()
+    monkeypatch.setattr(f"lab.instruments.{place}", fail)
+    trace = program_trace.ProgramTrace(program.FILE, names)
+    with trace:
+        ran = program.run_program(PROGRAMS["a value used twice"], names, wall_s=4.0, printed_bytes=1000)
+    assert ran.ended is None
+    assert ran.printed.startswith("tensor([")
+    assert str(trace.broken) == "a fault of the instrument"
+    with pytest.raises(RuntimeError, match="could not be recorded"):
+        autograd_graph.run(autograd_graph.Params(), silent)
+
+
+def test_what_is_patched_in_torch_is_put_back() -> None:
+    before = torch.autograd.Function.__dict__["apply"], vars(torch.autograd)["_engine_run_backward"]
+    observed(PROGRAMS["a class with state and properties"])
+    observed("1 / 0\n")
+    assert (torch.autograd.Function.__dict__["apply"], vars(torch.autograd)["_engine_run_backward"]) == before
+    hooks = vars(torch.nn.modules.module)
+    assert not hooks["_global_forward_pre_hooks"]
+    assert not hooks["_global_forward_hooks"]

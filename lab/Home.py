@@ -45,6 +45,13 @@ pages = {
     ],
     "Memory and speed": [
         st.Page(
+            ROOT / "pages/memory_timeline.py",
+            title="Memory timeline",
+            url_path="memory_timeline",
+            icon=":material/memory:",
+            help="What is alive at every operation of a training step, mixed precision, checkpointing, and what will fit.",
+        ),
+        st.Page(
             ROOT / "pages/op_profile.py",
             title="Operator profile",
             url_path="op_profile",

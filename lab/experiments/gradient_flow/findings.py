@@ -198,7 +198,7 @@ def _half_precision(result: Result) -> Iterator[Finding]:
         f"{plain} of the weight gradient of {worst.name} would be zero in fp16, whose smallest number is 6e-8. With the loss times "
         f"65,536, as a GradScaler does, it is {scaled}; in bf16, which has the range of fp32, {wide}."
     )
-    evidence = dict(zip(("in fp16", "in fp16 with scaling", "in bf16"), shares, strict=True))
+    evidence: dict[str, Any] = dict(zip(("in fp16", "in fp16 with scaling", "in bf16"), shares, strict=True))
     title = f"fp16 would lose gradients of {len(lost)} of {len(result.layers)} layers"
     yield Finding("surprise", title, text, evidence, None, "Scale the loss, or use bf16.")
 

@@ -44,7 +44,7 @@ _DEPTH_LESSONS: tuple[tuple[str, Lesson], ...] = (
     _lesson(
         "slope",
         "N1",
-        "tanh, 30 layers, as nn.Linear makes them",
+        "tanh, 30 layers, default weights",
         Params(),
         "The gradient of the loss goes back through 30 layers of tanh with PyTorch's default initialisation. What happens to its norm?",
         (

@@ -115,7 +115,7 @@ _TAILS = {
 def script(params: Params) -> str:
     """A preset prints its headline number last; other settings print the slope over depth."""
     kind = headline(params)
-    head = _HEAD.format(seed=params.seed, threads="" if kind in _NO_STEP else _ONE_THREAD) + (
+    head = _HEAD.format(seed=params.seed, threads=_ONE_THREAD if kind == "bias" or kind not in _NO_STEP else "") + (
         _DEVICE.format(device=params.device) if params.device != "cpu" else ""
     )
     subject = f"\n{params.code.rstrip()}\n{_OWN}" if params.family == "own" else _family(params)

@@ -1,0 +1,114 @@
+"""Clipping: the norm of all gradients at every step, and of each layer at the first, before and after."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from components.charts.depth import Layered, number
+from components.palette import MEMORY, Theme
+from lab.quantities import number_text
+
+_BEFORE, _AFTER, _RETURNED, _LIMIT = "before", "after", "returned by clip_grad_norm_", "limit"
+_HUES = {_BEFORE: "gradients", _AFTER: "parameters", _RETURNED: "optimizer state", _LIMIT: "temporaries"}
+
+
+def norms_chart(clipping: Mapping[str, Any], theme: Theme, *, height: int = 240) -> Layered:
+    """Norm of all gradients together, over the steps."""
+    names = {_BEFORE: "norm_before", _AFTER: "norm_after", _RETURNED: "returned"}
+    rows = [
+        (step["step"], name, value)
+        for step in clipping["steps"]
+        for name, key in names.items()
+        if (value := number(step[key])) is not None
+    ]
+    limit = number(clipping["limit"]) if clipping["kind"] == "norm" else None
+    frame, domain = _frame(rows, ["step", "series", "value"], limit)
+    drawn = {name for _, name, _ in rows}
+    found = [name for name in names if name in drawn] + ([_LIMIT] if limit and limit > 0 else [])
+    color = _color(found, theme)
+    x = alt.X("step:Q", axis=alt.Axis(title="training step", format="d", tickMinStep=1, grid=False))
+    y = _y(f"{clipping['norm_type']}-norm of all gradients (log)", domain)
+    tooltip = [alt.Tooltip("step:Q"), alt.Tooltip("series:N", title="norm"), alt.Tooltip("shown:N", title="value")]
+    is_returned = frame["series"] == _RETURNED
+    finite = frame["drawable"]
+    line = (
+        alt.Chart(frame[~is_returned & finite])
+        .mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=40))
+        .encode(x, y, color, tooltip=tooltip)
+    )
+    rings = (
+        alt.Chart(frame[is_returned & finite])
+        .mark_point(size=140, strokeWidth=2, filled=False)
+        .encode(x, y, color, tooltip=tooltip)
+    )
+    edge = (
+        alt.Chart(frame[~finite])
+        .mark_text(fontWeight="bold", fontSize=13)
+        .encode(x, y, color, alt.Text("shown:N"), tooltip=tooltip)
+    )
+    layers = [line, rings, edge]
+    if limit and limit > 0:
+        rule = alt.Chart(pd.DataFrame({"at": [limit], "series": [_LIMIT]})).mark_rule(strokeDash=[6, 4], strokeWidth=2)
+        layers.insert(0, rule.encode(alt.Y("at:Q"), color))
+    return alt.layer(*layers).properties(height=height)
+
+
+def layers_chart(layers: Sequence[Mapping[str, Any]], theme: Theme, *, height: int = 300) -> Layered:
+    """Weight gradients of each layer at the first step, before and after: one line joins the two."""
+    rows = [
+        (layer["name"], name, value)
+        for layer in layers
+        for name, key in ((_BEFORE, "weight_grad_norm"), (_AFTER, "clipped_grad_norm"))
+        if (value := number(layer[key])) is not None
+    ]
+    frame, domain = _frame(rows, ["layer", "series", "value"], None)
+    x = alt.X(
+        "layer:N", sort=None, axis=alt.Axis(title="layer, from input to output", labelAngle=-45, labelOverlap=True)
+    )
+    y = _y("norm of the weight gradient at step 1 (log)", domain)
+    color = _color([_BEFORE, _AFTER], theme)
+    tooltip = [alt.Tooltip("layer:N"), alt.Tooltip("series:N", title="norm"), alt.Tooltip("shown:N", title="value")]
+    joined = (
+        alt.Chart(frame)
+        .mark_line(strokeWidth=1.5, opacity=0.5, color=MEMORY[theme]["temporaries"])
+        .encode(x, y, alt.Detail("layer:N"))
+    )
+    points = alt.Chart(frame[frame["drawable"]]).mark_circle(size=90, opacity=1).encode(x, y, color, tooltip=tooltip)
+    edge = (
+        alt.Chart(frame[~frame["drawable"]])
+        .mark_text(fontWeight="bold", fontSize=13)
+        .encode(x, y, color, alt.Text("shown:N"), tooltip=tooltip)
+    )
+    return alt.layer(joined, points, edge).properties(height=height)
+
+
+def _frame(rows: list[Any], columns: list[str], extra: float | None) -> tuple[pd.DataFrame, tuple[float, float]]:
+    """Zeros stand at the bottom of the axis, what is not finite at its top."""
+    frame = pd.DataFrame(rows, columns=columns)
+    finite = [v for v in (*frame["value"], extra) if v is not None and 0 < v < math.inf]
+    low = 10.0 ** math.floor(math.log10(min(finite)) - 0.1) if finite else 0.1
+    high = 10.0 ** math.ceil(math.log10(max(finite)) + 0.1) if finite else 1.0
+    frame["drawable"] = [0 < v < math.inf for v in frame["value"]]
+    frame["at"] = [v if d else low if v == 0 else high for v, d in zip(frame["value"], frame["drawable"], strict=True)]
+    frame["shown"] = [number_text(v) for v in frame["value"]]
+    return frame, (low, high)
+
+
+def _y(title: str, domain: tuple[float, float]) -> alt.Y:
+    low, high = (round(math.log10(bound)) for bound in domain)
+    ticks = [10.0**power for power in range(low, high + 1, max(1, math.ceil((high - low) / 6)))]
+    return alt.Y(
+        "at:Q",
+        axis=alt.Axis(title=title, format="~e", values=ticks),
+        scale=alt.Scale(type="log", domain=list(domain), nice=False),
+    )
+
+
+def _color(names: Sequence[str], theme: Theme) -> alt.Color:
+    scale = alt.Scale(domain=list(names), range=[MEMORY[theme][_HUES[name]] for name in names])
+    return alt.Color("series:N", scale=scale, legend=alt.Legend(title=None, orient="top", labelLimit=320))

@@ -1,0 +1,228 @@
+"""Norms over depth on a log axis, the theory's slope dashed beside them; shares over depth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from components.palette import MEMORY, Theme
+from lab.quantities import number_text
+
+Layer = Mapping[str, Any]
+"""One layer of a gradient flow result, in wire form."""
+Domain = tuple[float, float]
+Layered = alt.LayerChart | alt.FacetChart
+
+QUANTITIES = {
+    "activation gradient": "activation_grad",
+    "weight gradient": "weight_grad",
+    "activation": "activation",
+    "random cotangent": "cotangent_grad",
+}
+"""Name -> prefix of the fields. The last is measured by its norm only."""
+STATISTICS = {"norm": "norm", "RMS": "rms", "mean": "mean", "max": "max"}
+SHARES = {
+    "saturated": "saturated_share",
+    "silent units": "dead_share",
+    "zero in fp16": "underflow_fp16_share",
+    "zero in fp16, loss × 65,536": "underflow_fp16_scaled_share",
+    "zero in bf16": "underflow_bf16_share",
+}
+PREDICTED = "predicted (dashed)"
+_HUES = {
+    "activation gradient": "gradients",
+    "weight gradient": "parameters",
+    "activation": "weight casts",
+    "random cotangent": "optimizer state",
+    PREDICTED: "temporaries",
+    "saturated": "weight casts",
+    "silent units": "temporaries",
+    "zero in fp16": "gradients",
+    "zero in fp16, loss × 65,536": "optimizer state",
+    "zero in bf16": "inputs",
+}
+_SMALLEST = {
+    "fp16 smallest normal": 2.0**-14,
+    "fp16 smallest subnormal": 2.0**-24,
+    "bf16 and fp32 smallest normal": 2.0**-126,
+    "bf16 smallest subnormal": 2.0**-133,
+    "fp32 smallest subnormal": 2.0**-149,
+}
+_MOST_NAMES, _TICKS = 12, 9
+
+
+def number(value: Any) -> float | None:
+    """A number in wire form as a float."""
+    return None if value is None else float(value)
+
+
+def field(quantity: str, statistic: str) -> str:
+    """Where a layer keeps this quantity; a cotangent is known by its norm."""
+    return f"{QUANTITIES[quantity]}_{'norm' if quantity == 'random cotangent' else STATISTICS[statistic]}"
+
+
+def domain_of(results: Sequence[Sequence[Layer]], quantities: Sequence[str], statistic: str) -> Domain:
+    """Whole decades around everything that is drawn, so that two results share an axis."""
+    values = [v for layers in results for _, _, _, v in _values(layers, quantities, statistic) if _drawable(v)]
+    values += [v for layers in results for _, _, v in _predicted(layers, quantities, statistic) if _drawable(v)]
+    low, high = (min(values), max(values)) if values else (0.1, 1.0)
+    bottom, top = math.floor(math.log10(low) - 0.05), math.ceil(math.log10(high) + 0.05)
+    return 10.0 ** max(bottom, -300), 10.0 ** max(top, bottom + 1)
+
+
+def depth_chart(
+    layers: Sequence[Layer],
+    quantities: Sequence[str],
+    statistic: str,
+    theme: Theme,
+    domain: Domain,
+    *,
+    height: int = 420,
+) -> Layered:
+    """One line for each quantity over the layers. Zeros and values that are not finite stand at the edge, by name."""
+    rows = pd.DataFrame(_values(layers, quantities, statistic), columns=["position", "layer", "series", "value"])
+    rows["shown"] = [number_text(v) for v in rows["value"]]
+    rows["at"] = [v if _drawable(v) else domain[0] if v == 0 else domain[1] for v in rows["value"]]
+    predicted = pd.DataFrame(_predicted(layers, quantities, statistic), columns=["position", "layer", "at"])
+    predicted = predicted[(predicted["at"] >= domain[0]) & (predicted["at"] <= domain[1])].assign(series=PREDICTED)
+    predicted["shown"] = [number_text(v) for v in predicted["at"]]
+    drawable = rows[[_drawable(v) for v in rows["value"]]]
+    edge = rows[[not _drawable(v) for v in rows["value"]]]
+    x, y = _x(layers), _log_y(domain, statistic, quantities)
+    names = [*quantities, *([PREDICTED] if len(predicted) else [])]
+    color = _color(names, theme)
+    tooltip = [
+        alt.Tooltip("layer:N"),
+        alt.Tooltip("series:N", title="quantity"),
+        alt.Tooltip("shown:N", title=statistic),
+    ]
+    lines = (
+        alt.Chart(drawable)
+        .mark_line(point=alt.OverlayMarkDef(size=45), strokeWidth=2.5)
+        .encode(x, y, color, tooltip=tooltip)
+    )
+    dashed = (
+        alt.Chart(predicted)
+        .mark_line(strokeDash=[11, 6], strokeWidth=6, opacity=0.5)
+        .encode(x, y, color, tooltip=tooltip)
+    )
+    marks = (
+        alt.Chart(edge)
+        .mark_text(fontWeight="bold", fontSize=13, baseline="middle")
+        .encode(x, y, color, alt.Text("shown:N"), tooltip=tooltip)
+    )
+    return alt.layer(*_rules(domain, theme), dashed, lines, marks).properties(height=height)
+
+
+def shares_chart(layers: Sequence[Layer], theme: Theme, *, height: int = 420) -> alt.Chart | None:
+    """Shares of values over depth; None where none was measured."""
+    rows = [
+        {"position": i, "layer": layer["name"], "series": name, "share": layer[key]}
+        for i, layer in enumerate(layers, 1)
+        for name, key in SHARES.items()
+        if layer[key] is not None
+    ]
+    if not rows:
+        return None
+    names = [name for name in SHARES if any(row["series"] == name for row in rows)]
+    y = alt.Y(
+        "share:Q", axis=alt.Axis(title="share of values, or of units", format="%"), scale=alt.Scale(domain=[0, 1])
+    )
+    tooltip = [alt.Tooltip("layer:N"), alt.Tooltip("series:N", title="share"), alt.Tooltip("share:Q", format=".4%")]
+    chart = alt.Chart(pd.DataFrame(rows)).mark_line(point=alt.OverlayMarkDef(size=45), strokeWidth=2.5)
+    return chart.encode(_x(layers), y, _color(names, theme), tooltip=tooltip).properties(height=height)
+
+
+def _values(layers: Sequence[Layer], quantities: Sequence[str], statistic: str) -> list[tuple[int, str, str, float]]:
+    return [
+        (i, layer["name"], quantity, abs(value))
+        for quantity in quantities
+        for i, layer in enumerate(layers, 1)
+        if (value := number(layer[field(quantity, statistic)])) is not None
+    ]
+
+
+def _predicted(layers: Sequence[Layer], quantities: Sequence[str], statistic: str) -> list[tuple[int, str, float]]:
+    """The theory's line, moved to meet the measured one at the last layer where both are known: it predicts ratios."""
+    shown = next((q for q in ("random cotangent", "activation gradient") if q in quantities), None)
+    if shown is None or statistic not in ("norm", "RMS"):
+        return []
+    found = [(i, layer) for i, layer in enumerate(layers, 1) if number(layer["predicted_grad_norm"])]
+    if not found:
+        return []
+    last = found[-1][1]
+    measured, anchor = number(last[field(shown, statistic)]), number(last["predicted_grad_norm"])
+    if not measured or not anchor or not math.isfinite(measured):
+        return []
+    return [(i, layer["name"], float(layer["predicted_grad_norm"]) * measured / anchor) for i, layer in found]
+
+
+def _drawable(value: float) -> bool:
+    return 0 < value < math.inf
+
+
+def _x(layers: Sequence[Layer]) -> alt.X:
+    if len(layers) <= _MOST_NAMES:
+        return alt.X(
+            "layer:N",
+            sort=None,
+            axis=alt.Axis(title="layer, from input to output", labelAngle=-30 if len(layers) > 6 else 0),
+        )
+    word = str(next((layer["name"] for layer in layers if layer["inner"]), "layer")).split(" ")[0]
+    first = next(i for i, layer in enumerate(layers, 1) if layer["inner"])
+    axis = alt.Axis(
+        title=f"{word}, from input to output",
+        format="d",
+        tickMinStep=1,
+        grid=False,
+        labelExpr=f"datum.value - {first - 1}",
+    )
+    return alt.X("position:Q", axis=axis, scale=alt.Scale(domain=[0.5, len(layers) + 0.5], nice=False))
+
+
+def _log_y(domain: Domain, statistic: str, quantities: Sequence[str]) -> alt.Y:
+    low, high = (round(math.log10(bound)) for bound in domain)
+    step = max(1, math.ceil((high - low) / _TICKS))
+    ticks = [10.0**power for power in range(low, high + 1, step)]
+    what = quantities[0] if len(quantities) == 1 else "gradient or activation"
+    word = "magnitude of the mean" if statistic == "mean" else "largest magnitude" if statistic == "max" else statistic
+    axis = alt.Axis(title=f"{word} of {what} (log)", format="~e", values=ticks)
+    return alt.Y("at:Q", axis=axis, scale=alt.Scale(type="log", domain=list(domain), nice=False, clamp=True))
+
+
+def _color(names: Sequence[str], theme: Theme) -> alt.Color:
+    scale = alt.Scale(domain=list(names), range=[MEMORY[theme][_HUES[name]] for name in names])
+    return alt.Color(
+        "series:N",
+        scale=scale,
+        legend=alt.Legend(
+            title=None,
+            orient="top",
+            labelLimit=320,
+            columns=3 if len(names) > 4 else 4,
+            symbolType="stroke",
+            symbolStrokeWidth=4,
+            symbolSize=250,
+        ),
+    )
+
+
+def _rules(domain: Domain, theme: Theme) -> list[alt.Chart]:
+    """The smallest numbers of the formats, where the axis reaches them."""
+    rows = [
+        {"at": value, "name": f"{name} {value:.1e}"}
+        for name, value in _SMALLEST.items()
+        if domain[0] < value < domain[1]
+    ]
+    if not rows:
+        return []
+    ink = MEMORY[theme]["temporaries"]
+    base = alt.Chart(pd.DataFrame(rows)).encode(alt.Y("at:Q"))
+    label = base.mark_text(align="right", baseline="bottom", dy=-2, fontSize=11, color=ink, opacity=0.9).encode(
+        alt.Text("name:N"), x=alt.value("width")
+    )
+    return [base.mark_rule(strokeDash=[2, 3], color=ink, opacity=0.8), label]

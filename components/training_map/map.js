@@ -1,0 +1,252 @@
+// Heat map of training: canvas for the cells, the stepper for the time. See the NOTE in __init__.py for the colours.
+
+const MAPS = new WeakMap()
+const LEFT = 62, RIGHT = 10, TOP = 18, BOTTOM = 34, GAP = 26, LOSS_SHARE = 0.24
+
+export default function ({ data, parentElement }) {
+  let map = MAPS.get(parentElement)
+  if (!map) MAPS.set(parentElement, (map = new TrainingMap(parentElement.querySelector(".map"))))
+  map.show(data)
+  return () => {
+    map.end()
+    MAPS.delete(parentElement)
+  }
+}
+
+const isNumber = value => typeof value === "number"
+const short = value => {
+  if (value === null || value === undefined) return "None"
+  if (!isNumber(value)) return { NaN: "NaN", Infinity: "∞", "-Infinity": "−∞" }[value]
+  const text = value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e4) ? value.toExponential(2) : Number(value.toPrecision(4)).toString()
+  return text.replaceAll("-", "−")
+}
+
+class TrainingMap {
+  data = null
+  quantity = 0
+
+  constructor(root) {
+    this.root = root
+    const part = (tag, name, parent) => parent.appendChild(element(tag, name))
+    const bar = part("div", "bar", root)
+    this.stepper = createStepper(part("div", "transport", bar), () => this.paint())
+    this.choice = part("select", "choice", bar)
+    this.choice.setAttribute("aria-label", "Quantity")
+    this.choice.addEventListener("change", () => {
+      this.quantity = this.choice.selectedIndex
+      this.paint()
+    })
+    this.field = part("div", "field", root)
+    this.field.tabIndex = 0
+    this.field.setAttribute("role", "img")
+    this.canvas = part("canvas", "", this.field)
+    this.tip = part("div", "tip", this.field)
+    this.tip.hidden = true
+    const foot = part("div", "foot", root)
+    this.said = part("span", "said", foot)
+    this.said.setAttribute("role", "status")
+    const scale = part("span", "scale", foot)
+    this.low = part("span", "", scale)
+    part("span", "ramp", scale)
+    this.high = part("span", "", scale)
+    this.green = part("span", "", foot)
+    const bad = part("span", "scale", foot)
+    bad.append(element("span", "cross", "✕"), "NaN or ∞")
+    root.addEventListener("keydown", event => this.press(event))
+    this.onPageKey = event => this.data?.presenter && !event.composedPath().includes(root) && this.press(event)
+    document.addEventListener("keydown", this.onPageKey)
+    this.field.addEventListener("pointermove", event => this.point(event))
+    this.field.addEventListener("pointerleave", () => (this.tip.hidden = true))
+    this.field.addEventListener("click", event => {
+      const cell = this.cellAt(event)
+      if (cell) this.stepper.go(cell.step + 1)
+    })
+    this.size = new ResizeObserver(() => this.paint())
+    this.size.observe(this.field)
+  }
+
+  end() {
+    this.stepper.stop()
+    this.size.disconnect()
+    document.removeEventListener("keydown", this.onPageKey)
+  }
+
+  press(event) {
+    const typing = event.target.closest?.("input:not([type=range]), select, textarea, [contenteditable]")
+    if (typing || event.ctrlKey || event.metaKey || event.altKey) return
+    if (this.stepper.key(event)) event.preventDefault()
+  }
+
+  show(data) {
+    const fresh = !this.data || JSON.stringify(data.loss) !== JSON.stringify(this.data.loss) || data.layers.length !== this.data.layers.length
+    this.data = data
+    this.root.style.setProperty("--height", `${data.height}px`)
+    this.root.classList.toggle("presenter", data.presenter)
+    this.root.classList.toggle("dark", isDark(this.root))
+    this.choice.replaceChildren(...data.quantities.map(({ name }) => element("option", "", name)))
+    this.choice.selectedIndex = this.quantity
+    this.field.setAttribute("aria-label", data.description)
+    const count = data.loss.length
+    this.stepper.setCount(count, fresh ? count : this.stepper.position, `${count} steps`)
+    this.paint()
+  }
+
+  // Where things are, in pixels.
+  layout() {
+    const { width, height } = this.field.getBoundingClientRect(), { loss, layers } = this.data
+    const left = LEFT, right = width - RIGHT, inner = height - TOP - BOTTOM - GAP
+    const lossBottom = TOP + inner * LOSS_SHARE, top = lossBottom + GAP, bottom = height - BOTTOM
+    return {
+      width, height, left, right, lossTop: TOP, lossBottom, top, bottom,
+      w: (right - left) / Math.max(loss.length, 1), h: (bottom - top) / Math.max(layers.length, 1),
+    }
+  }
+
+  cellAt(event) {
+    const box = this.field.getBoundingClientRect(), l = this.layout()
+    const step = Math.floor((event.clientX - box.left - l.left) / l.w), row = Math.floor((l.bottom - (event.clientY - box.top)) / l.h)
+    return step >= 0 && step < this.data.loss.length ? { step, row, x: event.clientX - box.left, y: event.clientY - box.top } : null
+  }
+
+  point(event) {
+    const cell = this.cellAt(event), { layers, loss, quantities } = this.data
+    this.tip.hidden = !cell
+    if (!cell) return
+    const { name, rows, reference } = quantities[this.quantity], value = rows[cell.row]?.[cell.step]
+    const lines = [`step ${cell.step + 1}: loss ${short(loss[cell.step])}`]
+    if (rows[cell.row]) {
+      lines.unshift(`${layers[cell.row]}: ${name} ${short(value)}`)
+      if (isNumber(value) && value > 0) lines.push(`10^${Math.log10(value / reference).toFixed(2).replace("-", "−")} of the reference ${short(reference)}`)
+    }
+    this.tip.textContent = lines.join("\n")
+    const { width } = this.layout()
+    this.tip.style.left = `${Math.max(0, Math.min(cell.x + 14, width - this.tip.offsetWidth))}px`
+    this.tip.style.top = `${Math.max(0, cell.y - this.tip.offsetHeight - 10)}px`
+  }
+
+  paint() {
+    if (!this.data) return
+    const l = this.layout(), ratio = window.devicePixelRatio || 1
+    if (!l.width || !l.height) return
+    this.canvas.width = l.width * ratio
+    this.canvas.height = l.height * ratio
+    const draw = this.canvas.getContext("2d"), style = getComputedStyle(this.root)
+    draw.scale(ratio, ratio)
+    draw.font = `${parseFloat(style.fontSize) * 0.92}px ${style.fontFamily}`
+    this.ink = style.color
+    this.colours = Object.fromEntries(["vanishing", "healthy", "exploding", "fault"].map(name => [name, style.getPropertyValue(`--${name}`).trim()]))
+    this.paintCells(draw, l)
+    this.paintLoss(draw, l, style.getPropertyValue("--st-primary-color").trim() || this.ink)
+    this.paintAxes(draw, l)
+    this.paintCursor(draw, l)
+    this.write()
+  }
+
+  paintCells(draw, l) {
+    const { rows, reference, decades } = this.data.quantities[this.quantity], at = this.stepper.position
+    const inset = l.w > 6 ? 0.5 : 0
+    rows.forEach((values, row) => values.forEach((value, step) => {
+      if (value === null || value === undefined) return
+      const x = l.left + step * l.w, y = l.bottom - (row + 1) * l.h
+      draw.globalAlpha = step < at || !at ? 1 : 0.13
+      if (!isNumber(value)) {
+        draw.fillStyle = this.colours.fault
+        draw.fillRect(x + inset, y, l.w - 2 * inset, l.h + 0.3)
+        if (l.h > 7 && l.w > 7) {
+          draw.fillStyle = this.ink
+          draw.textAlign = "center"
+          draw.textBaseline = "middle"
+          draw.fillText("✕", x + l.w / 2, y + l.h / 2)
+        }
+        return
+      }
+      const t = value > 0 ? Math.max(-1, Math.min(1, Math.log10(value / reference) / decades)) : -1
+      draw.fillStyle = `color-mix(in oklab, ${t < 0 ? this.colours.vanishing : this.colours.exploding} ${Math.abs(t) * 100}%, ${this.colours.healthy})`
+      draw.fillRect(x + inset, y, l.w - 2 * inset, l.h + 0.3)
+    }))
+    draw.globalAlpha = 1
+  }
+
+  paintLoss(draw, l, colour) {
+    const { loss } = this.data, at = this.stepper.position || loss.length
+    const finite = loss.filter(value => isNumber(value) && value > 0)
+    const low = Math.log10(Math.min(...finite, Infinity)), high = Math.log10(Math.max(...finite, -Infinity))
+    const span = Math.max(high - low, 0.02), middle = (high + low) / 2
+    const y = value => l.lossBottom - 4 - ((Math.log10(value) - middle) / span + 0.5) * (l.lossBottom - l.lossTop - 8)
+    const line = (from, to, alpha) => {
+      draw.globalAlpha = alpha
+      draw.strokeStyle = colour
+      draw.lineWidth = 2
+      draw.beginPath()
+      for (let step = from, open = false; step < to; step++) {
+        if (!isNumber(loss[step]) || loss[step] <= 0) { open = false; continue }
+        const x = l.left + (step + 0.5) * l.w
+        open ? draw.lineTo(x, y(loss[step])) : draw.moveTo(x, y(loss[step]))
+        open = true
+      }
+      draw.stroke()
+    }
+    line(0, loss.length, 0.2)
+    line(0, at, 1)
+    draw.globalAlpha = 1
+    draw.fillStyle = this.ink
+    draw.textAlign = "right"
+    draw.textBaseline = "middle"
+    if (finite.length) {
+      draw.fillText(short(Number((10 ** high).toPrecision(3))), l.left - 6, y(10 ** high))
+      if (high > low) draw.fillText(short(Number((10 ** low).toPrecision(3))), l.left - 6, y(10 ** low))
+    }
+    draw.textAlign = "center"
+    loss.forEach((value, step) => { // not a number: at the top
+      if (!isNumber(value) && (step === 0 || isNumber(loss[step - 1]))) draw.fillText(`✕ loss ${short(value)}`, Math.min(l.left + (step + 0.5) * l.w, l.right - 30), l.lossTop + 8)
+    })
+  }
+
+  paintAxes(draw, l) {
+    const { layers, loss } = this.data
+    draw.fillStyle = this.ink
+    draw.globalAlpha = 0.85
+    draw.textAlign = "left"
+    draw.textBaseline = "alphabetic"
+    draw.fillText("loss (log)", 0, 11)
+    draw.fillText(`${this.data.quantities[this.quantity].name}, by layer`, 0, l.top - 8)
+    draw.textBaseline = "middle"
+    draw.textAlign = "right"
+    const every = Math.ceil(15 / l.h)
+    layers.forEach((name, row) => {
+      if (row % every === 0) draw.fillText(name.length > 9 ? `…${name.slice(-8)}` : name, l.left - 6, l.bottom - (row + 0.5) * l.h)
+    })
+    draw.textAlign = "center"
+    const stride = [1, 2, 5, 10, 20, 50].find(n => l.w * n > 26) ?? 100
+    loss.forEach((_, step) => {
+      if ((step + 1) % stride === 0 || step === 0) draw.fillText(String(step + 1), l.left + (step + 0.5) * l.w, l.bottom + 10)
+    })
+    draw.fillText("training step", (l.left + l.right) / 2, l.bottom + 26)
+    draw.globalAlpha = 1
+  }
+
+  paintCursor(draw, l) {
+    const at = this.stepper.position
+    if (!at) return
+    draw.strokeStyle = this.ink
+    draw.lineWidth = 1.5
+    draw.strokeRect(l.left + (at - 1) * l.w, l.lossTop - 4, l.w, l.bottom - l.lossTop + 4)
+  }
+
+  write() {
+    const { layers, loss, quantities } = this.data, { name, rows, reference, decades } = quantities[this.quantity]
+    const at = this.stepper.position || 1, step = at - 1
+    const known = rows.map((values, row) => [layers[row], values[step]]).filter(([, value]) => isNumber(value) && value > 0)
+    const sorted = [...known].sort((a, b) => a[1] - b[1]), least = sorted[0], most = sorted.at(-1)
+    const spread = least ? `, from ${short(least[1])} in ${least[0]} to ${short(most[1])} in ${most[0]}` : ""
+    this.said.textContent = `Step ${at}: loss ${short(loss[step])}; ${name}${spread}.`
+    this.green.textContent = `green: ${short(Number(reference.toPrecision(2)))}, ${this.data.quantities[this.quantity].green}`
+    this.low.textContent = `${short(Number((reference / 10 ** decades).toPrecision(2)))}`
+    this.high.textContent = `${short(Number((reference * 10 ** decades).toPrecision(2)))}`
+  }
+}
+
+function isDark(root) {
+  const channels = getComputedStyle(root).backgroundColor.match(/[\d.]+/g)
+  return Boolean(channels) && channels.slice(0, 3).reduce((sum, part) => sum + Number(part), 0) < 384
+}

@@ -1,0 +1,34 @@
+"""Norms of gradients over depth and training, the theory beside them, and what clipping does."""
+
+from components import gradient_figures as figures
+from components.experiment import experiment_page
+from components.program_output import program_output
+from lab.experiments import gradient_flow
+
+with experiment_page(
+    gradient_flow,
+    prefix="gf",
+    question="Where does the gradient go?",
+    about="A real network is trained for a few steps on {device}, and the gradient is measured at every layer. The slope over "
+    "depth that theory predicts is drawn beside it.",
+    in_sight=("family", "depth", "activation", "init", "clip"),
+    offered=gradient_flow.offered,
+    headline=figures.headline,
+    keys=figures.KEYS,
+    cost="Every layer's output and gradient are summarised in float64 as they pass; the cost of a watched step is under the figure.",
+    blind="Not seen: gradients of parameters that no layer listed owns, such as those of normalisations inside a block; they do count in the total norm.",
+) as page:
+    drawn = [side for side in (page.pinned, page.side) if page.side and side]
+    results = [side.wire for side in drawn]
+    if any(result["layers"] for result in results):
+        view = figures.pick_view("gf-view", clips=any(result["clipping"]["kind"] != "none" for result in results))
+        lines = figures.pick_lines("gf", results) if view == "Depth" else ((), "norm")
+        for side in page.sides():
+            figures.draw(view, side.wire, side.key, results, lines, presenter=page.presenting)
+    if page.side:
+        with page.aside:
+            program_output(
+                page.side.wire["printed"], "", [{"text": text, "line": None} for text in page.side.wire["warned"]]
+            )
+        with page.details:
+            figures.draw_tables(page.side.wire, page.side.key)

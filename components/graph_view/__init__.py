@@ -67,7 +67,7 @@ def _figure(result: dict[str, Any], program: str, key: str, height: int, present
         view = {}
     number, opened = view.get("pass", default_pass(result)), view.get("open")
     with collector_off():
-        drawn = scene(result, number, tree(number), None if opened is None else set(opened))
+        drawn = scene(result, number, tree(number), None if opened is None else set(opened), wide=presenter)
     fault = result["fault"] or {}
     _component(
         key=key,

@@ -12,6 +12,8 @@ Object.assign(ICON_PATHS, {
   close: "m4 4 8 8M12 4l-8 8",
   up: "M8 13V3M4.5 6.5 8 3l3.5 3.5",
   down: "M8 3v10M4.5 9.5 8 13l3.5-3.5",
+  right: "M3 8h10M9.5 4.5 13 8l-3.5 3.5",
+  left: "M13 8H3M6.5 4.5 3 8l3.5 3.5",
 })
 
 // Non-finite numbers stand out: the text is set in pieces.

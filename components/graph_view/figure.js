@@ -239,7 +239,7 @@ class Figure {
 
   download() {
     const { parts, data } = this
-    saveFile("autograd-graph.svg", pictureFile(parts.world, parts.stage, [data.name, data.totals.join(" · ")], legendForFile(parts)), "image/svg+xml")
+    saveFile("autograd-graph.svg", pictureFile(parts.world, parts.stage, [data.name, data.totals.join(" · ")], legendForFile(parts, data.across)), "image/svg+xml")
   }
 }
 

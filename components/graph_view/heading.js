@@ -27,17 +27,17 @@ function legendEntries(data) {
     return item
   }
   const direction = element("span", "entry direction")
-  direction.append(icon("down"), "data", icon("up"), "gradients")
+  direction.append(icon(data.across ? "right" : "down"), "data", icon(data.across ? "left" : "up"), "gradients")
   return [direction, ...LEGEND.filter(([kind]) => kinds.has(kind)).map(([kind, text]) => entry(`kind-${kind}`, text)),
     ...TAG_LEGEND.filter(([state]) => states.has(state)).map(([state, text]) => entry(`tag ${state}`, text))]
 }
 
-function legendForFile(parts) {
+function legendForFile(parts, across) {
   const entries = [...parts.legend.querySelectorAll(".entry:not(.direction)")].map(entry => {
     const style = getComputedStyle(entry.firstChild)
     return { text: entry.textContent, fill: style.backgroundColor, line: style.borderLeftColor, dash: style.borderTopStyle === "dashed" ? "3 2" : "" }
   })
-  return [...entries, { text: "data flows down, gradients flow up", fill: "none", line: "none" }]
+  return [...entries, { text: across ? "data flows to the right, gradients to the left" : "data flows down, gradients flow up", fill: "none", line: "none" }]
 }
 
 // How many boxes each line of the program has in the picture.

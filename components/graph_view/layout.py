@@ -43,9 +43,13 @@ class Layout:
 
 @lru_cache(maxsize=64)
 def place(
-    sizes: tuple[tuple[int, int], ...], edges: tuple[tuple[int, int], ...], frames: tuple[Frame, ...] = ()
+    sizes: tuple[tuple[int, int], ...],
+    edges: tuple[tuple[int, int], ...],
+    frames: tuple[Frame, ...] = (),
+    across: bool = False,
 ) -> Layout:
-    """Positions for boxes of ``sizes`` (width, height) joined by ``edges`` (source, target), data flowing down.
+    """Positions for boxes of ``sizes`` (width, height) joined by ``edges`` (source, target), data flowing down, or
+    to the right with ``across``.
 
     Raises RuntimeError when Graphviz is missing or fails.
     """
@@ -54,7 +58,7 @@ def place(
     try:
         done = subprocess.run(
             [graphviz(), "-Kdot", "-Tjson0"],
-            input=_dot(sizes, edges, frames),
+            input=_dot(sizes, edges, frames, "LR" if across else "TB"),
             capture_output=True,
             text=True,
             timeout=TIME_LIMIT_S,
@@ -76,9 +80,11 @@ def graphviz() -> str:
     raise RuntimeError("No Graphviz executable found. Install it: pip install graphviz-pure")
 
 
-def _dot(sizes: tuple[tuple[int, int], ...], edges: tuple[tuple[int, int], ...], frames: tuple[Frame, ...]) -> str:
+def _dot(
+    sizes: tuple[tuple[int, int], ...], edges: tuple[tuple[int, int], ...], frames: tuple[Frame, ...], direction: str
+) -> str:
     lines = [
-        f"digraph{{rankdir=TB nodesep={NODE_GAP / 72:.3f} ranksep={RANK_GAP / 72:.3f}",
+        f"digraph{{rankdir={direction} nodesep={NODE_GAP / 72:.3f} ranksep={RANK_GAP / 72:.3f}",
         'node[shape=box fixedsize=true label=""] edge[arrowhead=none]',
     ]
     lines += [f"{i}[width={w / 72:.4f} height={h / 72:.4f}]" for i, (w, h) in enumerate(sizes)]

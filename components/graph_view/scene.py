@@ -52,10 +52,11 @@ def _above(nodes: list[dict[str, Any]], edges: list[dict[str, Any]], root: int) 
     return [n for n in nodes if n["id"] in seen], [e for e in edges if e["target"] in seen]
 
 
-def scene(result: Result, number: int, tree: Box, opened: set[str] | None) -> dict[str, Any]:
+def scene(result: Result, number: int, tree: Box, opened: set[str] | None, *, wide: bool = False) -> dict[str, Any]:
     """What is drawn: cards with positions, edges, frames, steps of pass ``number``, totals and texts.
 
-    ``tree`` is ``fold(*pass_graph(result, number))``; ``opened`` None opens what is open at first.
+    ``tree`` is ``fold(*pass_graph(result, number))``; ``opened`` None opens what is open at first. ``wide``: the stage is
+    a projected screen, so data may flow to the right where that is larger.
     """
     nodes, edges = pass_graph(result, number)
     by_id = {n["id"]: n for n in nodes}
@@ -66,8 +67,12 @@ def scene(result: Result, number: int, tree: Box, opened: set[str] | None) -> di
     freed_at = _freed(result, number, run)
     cards = [_card(item, by_id, run, freed_at, number == default_pass(result)) for item in shown.items]
     placed = _placed(cards, shown, drawn_edges)
+    across = _placed(cards, shown, drawn_edges, across=True) if wide else placed
+    if _room(across) > _room(placed):
+        placed = across
     found = {
         "pass": number,
+        "across": wide and placed is across,
         "open": [box.id for box, _ in shown.frames],
         "nodes": cards,
         "steps": run.steps,
@@ -154,7 +159,16 @@ def _edges(
     return list(drawn.values()), ids
 
 
-def _placed(cards: list[Card], shown: Visible, edges: list[dict[str, Any]]) -> layout.Layout:
+_WIDE = 1.9
+"""Width over height of the stage on a projected screen."""
+
+
+def _room(placed: layout.Layout) -> float:
+    """How large the picture gets on a wide stage, up to a factor."""
+    return min(_WIDE / max(placed.width, 1), 1 / max(placed.height, 1))
+
+
+def _placed(cards: list[Card], shown: Visible, edges: list[dict[str, Any]], *, across: bool = False) -> layout.Layout:
     index = {item: i for i, item in enumerate(shown.items)}
     inside: dict[Box | None, list[Box]] = {}
     for box, around in shown.frames:
@@ -166,7 +180,7 @@ def _placed(cards: list[Card], shown: Visible, edges: list[dict[str, Any]]) -> l
 
     sizes = tuple((c["w"], c["h"]) for c in cards)
     pairs = tuple((index[e["s"]], index[e["t"]]) for e in edges)
-    return layout.place(sizes, pairs, tuple(frame(b) for b in inside.get(None, ())))
+    return layout.place(sizes, pairs, tuple(frame(b) for b in inside.get(None, ())), across)
 
 
 def _geometry(placed: layout.Layout, cards: list[Card], edges: list[dict[str, Any]], shown: Visible) -> dict[str, Any]:

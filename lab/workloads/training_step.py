@@ -45,6 +45,9 @@ class Watch:
     def step(self, number: int) -> None:
         """Step ``number`` begins."""
 
+    def step_done(self) -> None:
+        """It is over; ``loss`` still has its name."""
+
     def phase(self, name: str) -> contextlib.AbstractContextManager[Any]:
         """Around each part of a step."""
         return contextlib.nullcontext()
@@ -82,6 +85,7 @@ class Training:
                 for micro in self.task.losses:
                     self._evaluate(micro, watch)
                     self._keep()
+            watch.step_done()
         self.loss = None
 
     def _train(self, watch: Watch) -> None:

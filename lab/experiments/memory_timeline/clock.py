@@ -13,11 +13,11 @@ from lab.experiments.memory_timeline.schema import Params, Seconds
 from lab.experiments.memory_timeline.subject import build
 from lab.workloads import program
 
-_MOST, _LEAST, _BUDGET_S = 10, 3, 0.5
+_MOST, _LEAST, _BUDGET_S = 8, 3, 0.25
 
 
 def step_seconds(params: Params) -> Seconds:
-    """Build, warm up with one step, then clock single steps: 3 to 10, about half a second of them.
+    """Build, warm up with one step, then clock single steps: 3 to 8, about a quarter of a second of them.
 
     On a device the clock is read only once it is idle.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -79,7 +78,7 @@ def result(
 
 def nothing(params: Params, error: SubjectError) -> Result:
     """The result of a program that leaves nothing to train."""
-    none = dict.fromkeys(CATEGORIES, 0)
+    none: dict[str, int] = dict.fromkeys(CATEGORIES, 0)
     reason = "There was nothing to run."
     return Result(
         timeline=Timeline(*([()] * (6 + len(CATEGORIES)))),
@@ -178,8 +177,3 @@ def change(setting: Setting, tracked: Tracked, chosen: Tracked, card_bytes: int,
     saving = chosen.peak_bytes - tracked.peak_bytes
     fits = tracked.peak_bytes <= card_bytes
     return Change(setting.name, setting.knobs, tracked.peak_bytes, saving, measured, fits)
-
-
-def row_of(indices: tuple[int, ...], op: int) -> int:
-    """The row of a timeline that stands for an operation."""
-    return max(bisect_right(indices, op) - 1, 0)

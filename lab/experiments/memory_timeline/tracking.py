@@ -68,11 +68,9 @@ class _Opened(Watch):
     saved: list[SavedTensor] = field(default_factory=list)
 
     def step(self, number: int) -> None:
-        if number:
-            self.end_step()
         self.book.step = number
 
-    def end_step(self) -> None:
+    def step_done(self) -> None:
         self.step_ends.append(len(self.book.ledger.events) - 1)
 
     def phase(self, name: str) -> contextlib.AbstractContextManager[None]:
@@ -128,7 +126,8 @@ def track(params: Params, *, fake: bool, addresses: bool = False) -> Tracked:
                 raise
             fault = fault_of_error(error)
         seconds = time.perf_counter() - started
-        opened.end_step()
+        if fault:
+            opened.step_done()
         parameters = list(opened.subject.training.task.model.parameters())
     ran = opened.subject.ran
     return Tracked(

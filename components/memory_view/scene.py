@@ -1,0 +1,109 @@
+"""From the wire form of a memory result to what the figure draws. Numbers stay exact; words are made here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lab.quantities import bytes_text
+
+LABELS = {
+    "parameters": "parameters",
+    "buffers": "buffers",
+    "optimizer_state": "optimizer state",
+    "gradients": "gradients",
+    "weight_casts": "weight casts",
+    "saved": "saved activations",
+    "recomputed": "recomputed",
+    "inputs": "inputs",
+    "temporaries": "temporaries",
+}
+"""Categories in stacking order from the bottom, as they are printed."""
+HUES = LABELS | {"saved": "activations"}
+"""Their names in the palette."""
+PHASES = {"zero_grad": "zero grad", "optimizer": "optimizer step"}
+
+
+def scene(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that the figure needs. Texts that repeat are sent once, with positions into them."""
+    table, peak = result["timeline"], result["peak"]
+    return {
+        "figure": figure_id(result),
+        "index": table["index"],
+        "step": table["step"],
+        "line": table["line"] if any(table["line"]) else [],
+        **{name: _coded(table[name]) for name in ("op", "phase", "module")},
+        "layers": [
+            {"name": name, "hue": HUES[name].replace(" ", "-"), "label": label, "bytes": table[name]}
+            for name, label in LABELS.items()
+            if any(table[name])
+        ],
+        "categories": [{"label": label, "hue": HUES[name].replace(" ", "-")} for name, label in LABELS.items()],
+        "unseen": table["unseen"],
+        "lives": result["lives"],
+        "storages": {name: values if name == "line" else _coded(values) for name, values in result["storages"].items()},
+        "peak": {"row": peak["row"], "bytes": peak["bytes"], "text": peak_text(peak)},
+        "card_bytes": result["fit"]["card_bytes"],
+        "title": title(result),
+        "description": description(result),
+    }
+
+
+def figure_id(result: Mapping[str, Any]) -> str:
+    """Changes when the timeline does."""
+    table = result["timeline"]
+    facts = [result["peak"], table["index"][-1:], result["step_ends"], table["op"][:50]]
+    return hashlib.sha1(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def title(result: Mapping[str, Any]) -> list[str]:
+    """The line above the figure."""
+    kind = "predicted on tensors without data" if result["predicted"] else "measured"
+    return [
+        f"Peak {short(result['peak']['bytes'])}, {kind}",
+        f"{result['operations']:,} operations in {len(result['step_ends'])} steps",
+        f"{short(result['saved_bytes'])} saved for backward",
+    ]
+
+
+def peak_text(peak: Mapping[str, Any]) -> str:
+    """Where the peak is and whose it is, in one sentence."""
+    if not peak["bytes"]:
+        return "Nothing was alive."
+    owners = ", ".join(f"{owner_text(owner)} {short(owner['bytes'])}" for owner in peak["owners"][:3])
+    where = f"{phase_text(peak['phase'])} of step {peak['step'] + 1}, in {peak['op']} ({peak['module'] or 'no module'})"
+    return f"Peak {bytes_text(peak['bytes'])}: {where}. Largest: {owners}."
+
+
+def owner_text(owner: Mapping[str, Any]) -> str:
+    """One owner in words: saved activations of blocks.0.fc1."""
+    label = LABELS[owner["category"]]
+    place = owner["module"] or owner["op"]
+    return f"{label} of {place}" if place and owner["category"] != "optimizer_state" else label
+
+
+def description(result: Mapping[str, Any]) -> str:
+    """Alt text."""
+    parts = [f"{LABELS[name]} {short(size)}" for name, size in result["peak"]["categories"].items() if size]
+    return (
+        f"Stacked areas of bytes alive over {result['operations']:,} operations. {peak_text(result['peak'])} "
+        f"At the peak: {', '.join(parts)}."
+    )
+
+
+def phase_text(phase: str) -> str:
+    """A phase as it is printed."""
+    return PHASES.get(phase, phase)
+
+
+def short(size: float) -> str:
+    """Without the raw count."""
+    return bytes_text(size).partition(" (")[0]
+
+
+def _coded(values: Sequence[Any]) -> dict[str, list[Any]]:
+    words = list(dict.fromkeys(values))
+    at = {word: position for position, word in enumerate(words)}
+    return {"words": words, "at": [at[value] for value in values]}

@@ -1,0 +1,245 @@
+"""What to notice in a timeline, computed from the result: faults first, then what surprises, then plain facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from lab.contract import Finding
+from lab.experiments.memory_timeline.faults import metadata_pairs
+from lab.experiments.memory_timeline.retention import LOOKS as RETENTION
+from lab.experiments.memory_timeline.schema import Change, Result, Run
+from lab.experiments.memory_timeline.words import category_text, module_text, phase_text
+from lab.quantities import bytes_text
+
+MOST = 6
+_SMALL = 0.02
+"""A change of the peak below this share is called none."""
+
+
+def explain(result: Result) -> tuple[Finding, ...]:
+    """At most ``MOST`` things to notice, the most important first."""
+    if not result.timeline.index:
+        return ()
+    found = [finding for look in _LOOKS for finding in look(result)]
+    order = {"fault": 0, "warning": 1, "surprise": 2, "fact": 3}
+    return tuple(sorted(found, key=lambda finding: order[finding.level])[:MOST])
+
+
+def _checkpoint_fault(result: Result) -> Iterator[Finding]:
+    if result.fault and (pairs := metadata_pairs(result.fault.message)):
+        position, saved, recomputed = pairs[0]
+        evidence = {"tensor at position": position, "saved": saved, "recomputed": recomputed}
+        yield Finding(
+            "fault", "The second forward made another tensor", result.fault.explanation, evidence, result.fault.line,
+            result.fault.repair,
+        )  # fmt: skip
+
+
+def _why_predicted(result: Result) -> Iterator[Finding]:
+    if result.predicted_reason:
+        evidence = {"predicted peak_bytes": result.peak.bytes}
+        yield Finding("warning", "Predicted instead of run", result.predicted_reason, evidence)
+    if result.assumed_scalars:
+        text = "The model asks tensors for values. A prediction has none and answers 0 or False, so it may take another path than the real run."
+        evidence = {"values assumed": result.assumed_scalars}
+        yield Finding("warning", "The prediction had to assume values", text, evidence)
+
+
+def _without_gradient(result: Result) -> Iterator[Finding]:
+    if result.without_gradient and result.step_ends and any("requires_grad=True" in w.text for w in result.warned):
+        text = (
+            "Reentrant checkpointing runs the segment without a graph first. Where none of its inputs requires gradients, "
+            "it never builds one, so the parameters inside get no gradient. torch only warns."
+        )
+        evidence = {"parameter tensors without .grad": result.without_gradient}
+        yield Finding(
+            "warning", "A checkpointed segment is not trained", text, evidence, None, "Use use_reentrant=False.",
+            {"reentrant": False},
+        )  # fmt: skip
+
+
+def _peak(result: Result) -> Iterator[Finding]:
+    peak = result.peak
+    parts = sorted(((size, name) for name, size in peak.categories.items() if size), reverse=True)
+    largest = ", ".join(f"{category_text(name)} {bytes_text(size)}" for size, name in parts[:3])
+    kind = "The predicted peak" if result.predicted else "The peak"
+    text = f"{peak.op} of {module_text(peak.module)} runs when most is alive. The largest parts: {largest}."
+    evidence = {"peak_bytes": peak.bytes, f"{category_text(parts[0][1])}_bytes": parts[0][0]} if parts else {}
+    yield Finding("fact", f"{kind} is in {phase_text(peak.phase)}, step {peak.step + 1}", text, evidence)
+
+
+def _first_change(result: Result) -> Iterator[Finding]:
+    useful = [c for c in result.changes if c.saving_bytes > _SMALL * result.peak.bytes and len(c.knobs) <= 2]
+    useful = [c for c in useful if not _trains_otherwise(c)] or useful
+    if not useful:
+        return
+    best = useful[0]
+    how = "measured" if best.measured else "predicted"
+    others = "; ".join(f"{c.title} {bytes_text(c.saving_bytes).partition(' (')[0]}" for c in useful[1:3])
+    text = f"{best.title} lowers this peak by {best.saving_bytes / result.peak.bytes:.0%} ({how})." + (
+        f" Next: {others}." if others else ""
+    )
+    evidence = {"peak now_bytes": result.peak.bytes, "with the change_bytes": best.peak_bytes}
+    yield Finding("fact", f"First: {best.title}", text, evidence, None, best.title, best.knobs)
+
+
+def _trains_otherwise(change: Change) -> bool:
+    """The change is not only about memory: another optimizer or another batch."""
+    return bool({"optimizer", "batch"} & change.knobs.keys())
+
+
+def _fit(result: Result) -> Iterator[Finding]:
+    fit = result.fit
+    if fit.fits and not result.predicted:
+        return
+    evidence = {"peak_bytes": fit.peak_bytes, "card_bytes": fit.card_bytes}
+    caveat = f"Predicted for the kernels of {fit.device}; a CUDA card also holds a context, workspaces and rounding."
+    if fit.fits:
+        yield Finding("fact", "It fits on the card", caveat, evidence)
+        return
+    fitting = [c for c in result.changes if c.fits]
+    helps = min(fitting, key=lambda c: (_trains_otherwise(c), len(c.knobs), c.peak_bytes), default=None)
+    if helps is None:
+        least = min((c.peak_bytes for c in result.changes), default=fit.peak_bytes)
+        text = f"No change that was tried makes it fit; the smallest peak was {bytes_text(least)}. {caveat}"
+        yield Finding(
+            "warning", "It does not fit on the card", text, evidence, None, "Shard it, or take a larger card."
+        )
+        return
+    text = f"With {helps.title} the peak is {bytes_text(helps.peak_bytes)}, which fits. {caveat}"
+    more = evidence | {"with the change_bytes": helps.peak_bytes}
+    yield Finding("warning", "It does not fit on the card", text, more, None, helps.title, helps.knobs)
+
+
+def _mixed_precision(result: Result) -> Iterator[Finding]:
+    plain, low = _run(result, "fp32"), _run(result, "bf16 autocast") or _run(result, "fp16 autocast")
+    if plain is None or low is None or not plain.peak_bytes or not low.peak_bytes:
+        return
+    evidence = {
+        "fp32 peak_bytes": plain.peak_bytes,
+        "autocast peak_bytes": low.peak_bytes,
+        "saved fp32_bytes": plain.saved_bytes,
+        "saved autocast_bytes": low.saved_bytes,
+        "weight casts at its peak_bytes": low.categories["weight_casts"],
+    }
+    if low.peak_bytes < (1 - _SMALL) * plain.peak_bytes:
+        text = (
+            f"Saved activations fall from {bytes_text(plain.saved_bytes)} to {bytes_text(low.saved_bytes)}; copies of the "
+            f"weights in half size appear. Parameters, gradients and optimizer state stay float32."
+        )
+        saving = 1 - low.peak_bytes / plain.peak_bytes
+        yield Finding("fact", f"Mixed precision lowers the peak by {saving:.0%}", text, evidence)
+        return
+    reason = (
+        f"The peak is in the {phase_text(low.peak_phase)}, where everything is float32"
+        if low.peak_phase in ("optimizer", "zero_grad")
+        else "The half-size copies of the weights are as large as what the activations save"
+        if low.categories["weight_casts"]
+        else "Activations are not what fills the memory here"
+    )
+    text = f"{reason}. Autocast shrinks saved activations only, and adds a copy of each weight it uses."
+    yield Finding(
+        "surprise", "Mixed precision does not lower this peak", text, evidence, None,
+        "Raise the batch until activations dominate, or lower the part that the peak is made of.",
+    )  # fmt: skip
+
+
+def _checkpointing(result: Result) -> Iterator[Finding]:
+    plain = _run(result, "fp32") or _run(result, "no checkpointing")
+    others = [r for r in result.runs if "checkpoint" in r.knobs and r.knobs["checkpoint"] != "none" and r.peak_bytes]
+    others = [r for r in others if r.knobs.get("precision", "fp32") == "fp32" or (plain and plain.setting != "fp32")]
+    if plain is None or not plain.peak_bytes or not others:
+        return
+    best = min(others, key=lambda r: r.peak_bytes or 0)
+    if not best.recomputed_ops and not result.without_gradient:
+        text = "Checkpointing needs segments. This model has no repeated blocks, so nothing was recomputed and nothing saved."
+        yield Finding("surprise", "Nothing to checkpoint", text, {"recomputed operations": 0})
+        return
+    evidence = {
+        "without_bytes": plain.peak_bytes,
+        "with_bytes": best.peak_bytes,
+        "recomputed operations": best.recomputed_ops,
+    }
+    if plain.step_s and best.step_s:
+        evidence |= {"step without_s": plain.step_s.median, "step with_s": best.step_s.median}
+    assert best.peak_bytes is not None
+    if best.peak_bytes > (1 - _SMALL) * plain.peak_bytes:
+        text = (
+            f"The peak is in the {phase_text(best.peak_phase)} and made of other things: checkpointing removes saved "
+            f"activations, and they are {bytes_text(plain.categories['saved'])} of it."
+        )
+        yield Finding("surprise", "Checkpointing does not lower this peak", text, evidence)
+    else:
+        saving = 1 - best.peak_bytes / plain.peak_bytes
+        text = (
+            "Blocks keep their inputs only and run a second time in backward: memory is paid for with one more forward."
+        )
+        yield Finding("fact", f"Checkpointing ({best.setting}) lowers the peak by {saving:.0%}", text, evidence)
+
+
+def _square_root(result: Result) -> Iterator[Finding]:
+    lengths = [r for r in result.runs if r.knobs.get("checkpoint") == "every" and "every" in r.knobs and r.peak_bytes]
+    root = next((r for r in lengths if "√n" in r.setting), None)
+    best = min(lengths, key=lambda r: r.peak_bytes or 0, default=None)
+    if root and best and best is not root and (best.peak_bytes or 0) < 0.98 * (root.peak_bytes or 0):
+        text = (
+            "Segments of √n blocks are best when all layers keep alike. Here the inside of one block is much larger than "
+            "its input, so the largest segment that is recomputed decides, and it should be short."
+        )
+        evidence = {f"{root.setting}_bytes": root.peak_bytes, f"{best.setting}_bytes": best.peak_bytes}
+        yield Finding("surprise", "√n is not the best segment length here", text, evidence, None, "", best.knobs)
+
+
+def _optimizer_temporaries(result: Result) -> Iterator[Finding]:
+    temporary = result.peak.categories["temporaries"]
+    if result.peak.phase != "optimizer" or temporary < _SMALL * result.peak.bytes:
+        return
+    fused = next((c for c in result.changes if c.knobs == {"optimizer_impl": "fused"}), None)
+    whole = temporary > 0.5 * result.peak.categories["parameters"]
+    how = "a temporary as large as the model" if whole else "temporaries of its largest parameter"
+    text = f"The optimizer computes with {how}. Activations are gone by then: {bytes_text(result.peak.categories['saved'])} saved."
+    evidence = {"temporaries at the peak_bytes": temporary, "peak_bytes": result.peak.bytes}
+    if fused:
+        evidence["peak fused_bytes"] = fused.peak_bytes
+    repair, change = (
+        ("One fused kernel has none: fused=True.", fused.knobs) if fused and fused.saving_bytes > 0 else ("", {})
+    )
+    yield Finding("surprise", "The peak is inside optimizer.step()", text, evidence, None, repair, change)
+
+
+def _first_step(result: Result) -> Iterator[Finding]:
+    peaks = {(p.step, p.phase): p.bytes for p in result.phase_peaks}
+    first, second = peaks.get((0, "forward")), peaks.get((1, "forward"))
+    if first and second and second > (1 + _SMALL) * first:
+        text = "Optimizer state and what the step before left behind exist from the second step on. A first step that fits proves nothing."
+        evidence = {"forward of step 1_bytes": first, "forward of step 2_bytes": second}
+        yield Finding("surprise", "The second step needs more than the first", text, evidence)
+
+
+def _unseen(result: Result) -> Iterator[Finding]:
+    if result.unseen_bytes and result.unseen_bytes > 0.05 * result.peak.bytes and result.timeline.unseen:
+        row = max(range(len(result.timeline.unseen)), key=result.timeline.unseen.__getitem__)
+        text = f"{result.timeline.op[row]} takes a workspace inside its kernel. The dispatcher does not see it, and the peak above does not count it."
+        evidence = {"unseen at most_bytes": result.unseen_bytes, "peak_bytes": result.peak.bytes}
+        yield Finding("fact", "Some memory is seen only by the allocator", text, evidence)
+
+
+def _run(result: Result, setting: str) -> Run | None:
+    return next((run for run in result.runs if run.setting == setting), None)
+
+
+_LOOKS: tuple[Callable[[Result], Iterator[Finding]], ...] = (
+    _checkpoint_fault,
+    _why_predicted,
+    _fit,
+    _without_gradient,
+    *RETENTION,
+    _mixed_precision,
+    _checkpointing,
+    _square_root,
+    _optimizer_temporaries,
+    _first_step,
+    _peak,
+    _first_change,
+    _unseen,
+)

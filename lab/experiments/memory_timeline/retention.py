@@ -1,0 +1,161 @@
+"""Findings about what stays alive although nobody needs it: graphs, gradients, bases of views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from lab.contract import Finding
+from lab.experiments.memory_timeline.schema import Result, Run
+from lab.experiments.memory_timeline.words import module_text
+from lab.instruments.memory_records import SavedTensor
+from lab.quantities import bytes_text
+
+_GRAPH = 64
+"""A step that grows by more than this keeps more than a loss."""
+_VIEW = 4
+"""A view that keeps at least so many times its own size."""
+
+
+def _growth(result: Result) -> Iterator[Finding]:
+    ends = list(result.step_ends)
+    growth = ends[-1] - ends[-2] if len(ends) > 1 else 0
+    if growth <= 0:
+        return
+    evidence = {"after the last step but one_bytes": ends[-2], "after the last step_bytes": ends[-1]}
+    clean = next((r for r in result.runs if r.knobs.get("leak") == "item"), None)
+    if clean:
+        evidence["growth with .item()_bytes"] = clean.growth_bytes
+    if growth > _GRAPH:
+        text = (
+            "Each loss that is kept holds its graph, and the graph everything that was saved for backward. Without "
+            "backward nothing ever frees it."
+        )
+        yield Finding(
+            "warning", f"Each step leaves {bytes_text(growth)} behind", text, evidence, None,
+            "Keep the number: losses.append(loss.item()).", {"leak": "item"},
+        )  # fmt: skip
+    else:
+        text = (
+            "The loss tensor itself stays; backward has freed what its graph had saved. The nodes of the graph stay too, "
+            "in host memory that no tensor tool sees."
+        )
+        yield Finding(
+            "surprise", f"Each step leaves only {bytes_text(growth)} behind", text, evidence, None,
+            "Keep the number: losses.append(loss.item()).", {"leak": "item"},
+        )  # fmt: skip
+
+
+def _retained(result: Result) -> Iterator[Finding]:
+    rows = zip(result.timeline.phase, result.timeline.saved, strict=True)
+    held = max((saved for phase, saved in rows if phase == "optimizer"), default=0)
+    if held <= _GRAPH:
+        return
+    without = next((c for c in result.changes if c.knobs == {"retain_graph": False}), None)
+    evidence = {"saved during the optimizer step_bytes": held}
+    if without:
+        evidence |= {"peak_bytes": result.peak.bytes, "peak without_bytes": without.peak_bytes}
+    text = "The graph is kept after backward, until the next loss takes the name of this one: through the optimizer step and into the next forward."
+    yield Finding(
+        "warning", "The graph outlives backward", text, evidence, None, "Leave retain_graph=True out.",
+        {"retain_graph": False},
+    )  # fmt: skip
+
+
+def _forgot(result: Result) -> Iterator[Finding]:
+    forgot = next((r for r in result.runs if r.knobs == {"mode": "forgot"}), None)
+    clean = next((r for r in result.runs if r.knobs == {"mode": "no_grad"}), None)
+    if forgot and clean and forgot.peak_bytes and clean.peak_bytes and forgot.peak_bytes > clean.peak_bytes:
+        text = (
+            "Without no_grad the forward saves everything for a backward that never comes. The loss of the step before "
+            "holds its graph until the new one takes the name, so two graphs are alive at once."
+        )
+        evidence = {"forgotten_bytes": forgot.peak_bytes, "no_grad_bytes": clean.peak_bytes}
+        yield Finding(
+            "warning" if forgot.chosen else "fact", "Evaluating with gradients on keeps the graph", text, evidence, None,
+            "with torch.no_grad(): around the evaluation.", {"mode": "no_grad"},
+        )  # fmt: skip
+
+
+def _accumulation(result: Result) -> Iterator[Finding]:
+    whole = next((r for r in result.runs if r.knobs.get("accumulate") == 1), None)
+    each = next((r for r in result.runs if "backward for each" in r.setting), None)
+    joined = next((r for r in result.runs if r.knobs.get("one_backward")), None)
+    if not (whole and each and joined and whole.peak_bytes and each.peak_bytes and joined.peak_bytes):
+        return
+    evidence = {
+        "whole batch_bytes": whole.peak_bytes,
+        "backward for each_bytes": each.peak_bytes,
+        "one backward_bytes": joined.peak_bytes,
+    }
+    if each.peak_bytes > whole.peak_bytes:
+        text = (
+            f"Saved activations fall from {bytes_text(whole.saved_bytes)} to {bytes_text(each.saved_bytes)}, but from the second "
+            "micro-batch on each gradient is computed beside the one it is added to, and the gradients stay alive meanwhile."
+        )
+        yield Finding("surprise", "Accumulation raises this peak", text, evidence)
+    else:
+        text = "A backward for each micro-batch frees its graph before the next one is built."
+        yield Finding("fact", "Accumulation lowers the peak, if each micro-batch has its backward", text, evidence)
+    if _chosen(joined):
+        yield Finding(
+            "warning", "All graphs are alive at once",
+            "The losses were added and backward was called once, so every micro-batch keeps its graph until the end.",
+            evidence, None, "Call backward for each micro-batch; the gradients are the same.", {"one_backward": False},
+        )  # fmt: skip
+
+
+def _chosen(run: Run) -> bool:
+    return run.chosen
+
+
+def _gradients_in_forward(result: Result) -> Iterator[Finding]:
+    table = result.timeline
+    late = [
+        g
+        for g, phase, step in zip(table.gradients, table.phase, table.step, strict=True)
+        if phase == "forward" and step
+    ]
+    change = {"set_to_none": True, "zero_grad": "before_forward"}
+    better = next((c for c in result.changes if c.knobs == change), None)
+    if late and min(late) > 0 and better and better.saving_bytes > 0:
+        text = (
+            "The gradients of the step before are still there while the next forward fills the memory with activations."
+        )
+        evidence = {
+            "gradients in forward_bytes": min(late),
+            "peak_bytes": result.peak.bytes,
+            "cleared first_bytes": better.peak_bytes,
+        }
+        yield Finding(
+            "surprise", "Old gradients stay through the forward", text, evidence, None,
+            "optimizer.zero_grad(set_to_none=True) before the forward.", change,
+        )  # fmt: skip
+
+
+def _views(result: Result) -> Iterator[Finding]:
+    wide = [row for row in result.saved if row.holds == "saved" and _kept_in_vain(row) >= 1 << 16]
+    if wide:
+        row = max(wide, key=_kept_in_vain)
+        text = (
+            f"{row.operation} of {module_text(row.module)} saved {row.slot} with {bytes_text(row.bytes or 0)}. It is a view, and a view "
+            f"keeps its whole storage of {bytes_text(row.storage_bytes or 0)}."
+        )
+        evidence = {"view_bytes": row.bytes, "storage_bytes": row.storage_bytes}
+        yield Finding(
+            "surprise", "A small view keeps a large tensor", text, evidence, None, "Copy the part: x[...].clone()."
+        )
+
+
+def _kept_in_vain(row: SavedTensor) -> int:
+    size, whole = row.bytes or 0, row.storage_bytes or 0
+    return whole - size if whole >= _VIEW * max(size, 1) else 0
+
+
+LOOKS: tuple[Callable[[Result], Iterator[Finding]], ...] = (
+    _growth,
+    _retained,
+    _forgot,
+    _accumulation,
+    _gradients_in_forward,
+    _views,
+)

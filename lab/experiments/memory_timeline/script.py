@@ -1,0 +1,187 @@
+"""The program on its own, without the lab: the same training under a track of thirty lines."""
+
+from __future__ import annotations
+
+import inspect
+
+from lab.experiments.memory_timeline.schema import Params
+from lab.experiments.memory_timeline.settings import forward_only
+from lab.workloads import models
+
+_HEAD = '''"""What is alive while a model trains: bytes of every tensor that the dispatcher sees, from birth to death."""
+
+import contextlib
+import gc
+import math
+import weakref
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
+
+
+class Track(TorchDispatchMode):
+    """``now`` and ``peak`` in bytes. A storage dies when the last tensor lets go of it; a weak reference says when."""
+
+    def __init__(self, cap=math.inf):
+        super().__init__()
+        self.known, self.now, self.peak, self.cap = {}, 0, 0, cap
+
+    def add(self, tensor):
+        storage = tensor.untyped_storage()
+        key, size = id(storage), storage.nbytes()
+        if tensor.device.type != DEVICE or key in self.known or not size:
+            return
+        self.known[key] = weakref.ref(storage, lambda _: self.remove(key, size))
+        self.now += size
+        if self.now > self.cap:
+            raise MemoryError(f"asked for {size:,} B with {self.now - size:,} B alive, the cap is {self.cap:,} B")
+        self.peak = max(self.peak, self.now)
+
+    def remove(self, key, size):
+        self.known.pop(key, None)
+        self.now -= size
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for tensor in torch.utils._pytree.tree_leaves(out):
+            if isinstance(tensor, torch.Tensor):
+                self.add(tensor)
+        return out
+'''
+
+_OWN_LOSS = """
+
+def loss_of(model, batch):
+    output = model(batch[0])
+    return F.mse_loss(output, batch[1]) if batch[1].is_floating_point() else F.cross_entropy(output, batch[1])
+"""
+
+_OWN_CHECKPOINT = """
+blocks = max((m for m in model.modules() if isinstance(m, (nn.Sequential, nn.ModuleList)) and len(m) > 1), key=len)
+for block in blocks.children():
+    block.forward = lambda *args, forward=block.forward: checkpoint(forward, *args, use_reentrant={reentrant})
+"""
+
+
+def script(params: Params) -> str:
+    """Prints the headline number last: the peak; with a leak what the last step left behind; under a cap what was alive."""
+    parts = [_HEAD, f'\nDEVICE = "{params.device}"\ntorch.manual_seed({params.seed})\n']
+    if params.device != "cpu":
+        parts.append("torch.set_default_device(DEVICE)\n")
+    if params.predict:
+        parts.append(
+            "from torch._subclasses.fake_tensor import FakeTensorMode\n\nFakeTensorMode().__enter__()  # shapes without data\n"
+        )
+    parts.append(_own(params) if params.model == "own" else _built(params))
+    return "".join(parts) + _setup(params) + _loop(params) + _report(params)
+
+
+def _built(params: Params) -> str:
+    kinds = {"mlp": [models.MLP], "cnn": [models.CNN], "gpt": [models.GPTBlock, models.GPT], "lstm": [models.LSTM]}
+    constants = "".join(
+        f"{name} = {getattr(models, name)}\n" for name in ("VOCABULARY", "CLASSES", "HEAD_WIDTH", "IMAGE")
+    )
+    classes = "\n\n".join(inspect.getsource(kind) for kind in (models.Blocks, *kinds[params.model]))
+    size = f"{params.layers}, {params.width}"
+    lines = {
+        "mlp": [f"model = MLP({size})", f"x, y = torch.randn({params.batch}, {params.width}), "],
+        "cnn": [f"model = CNN({size})", f"x, y = torch.randn({params.batch}, 3, IMAGE, IMAGE), "],
+        "lstm": [f"model = LSTM({size})", f"x, y = torch.randn({params.batch}, {params.seq}, {params.width}), "],
+    }
+    if params.model == "gpt":
+        made = f"ids = torch.randint(VOCABULARY, ({params.batch}, {params.seq + 1}))\nmodel = GPT({size}, {params.seq})\nx, y = ids[:, :-1], ids[:, 1:]\n"
+        rule = "F.cross_entropy(model(x).flatten(0, 1), y.flatten())"
+    else:
+        made = "\n".join(lines[params.model]) + f"torch.randint(CLASSES, ({params.batch},))\n"
+        rule = "F.cross_entropy(model(x), y)"
+    if params.checkpoint != "none" and params.model != "lstm":
+        every = params.layers if params.checkpoint == "all" else min(params.every, params.layers)
+        made += f"model.blocks.every, model.blocks.reentrant = {every}, {params.reentrant}\n"
+    if params.precision == "bf16":
+        made += "model.to(torch.bfloat16)\nx = x.to(torch.bfloat16) if x.is_floating_point() else x\n"
+    loss = f"\n\ndef loss_of(model, batch):\n    x, y = batch\n    return {rule}\n"
+    return f"{constants}\n\n{classes}\n\n{made}batch = (x, y)\n{loss}"
+
+
+def _own(params: Params) -> str:
+    own = "\nloss_of = loss\n" if "def loss(" in params.code else _OWN_LOSS
+    checkpointed = _OWN_CHECKPOINT.format(reentrant=params.reentrant) if params.checkpoint != "none" else ""
+    return f"\n{params.code.rstrip()}\n{checkpointed}{own}"
+
+
+def _setup(params: Params) -> str:
+    how = f"foreach={params.optimizer_impl == 'foreach'}, fused={params.optimizer_impl == 'fused'}"
+    kind = {
+        "sgd": f"SGD(model.parameters(), lr=1e-3, {how})",
+        "momentum": f"SGD(model.parameters(), lr=1e-3, momentum=0.9, {how})",
+        "adam": f"Adam(model.parameters(), lr=1e-4, {how})",
+        "adamw": f"AdamW(model.parameters(), lr=1e-4, {how})",
+    }[params.optimizer]
+    dtype = {"bf16_autocast": "torch.bfloat16", "fp16_autocast": "torch.float16"}.get(params.precision)
+    cast = f"torch.autocast(DEVICE, {dtype})" if dtype else "contextlib.nullcontext()"
+    cap = f"cap={params.cap_bytes}" if params.cap_bytes else ""
+    scaled = params.precision == "fp16_autocast" and params.mode == "train"
+    return (
+        f"optimizer = torch.optim.{kind}\n"
+        f"scaler = torch.amp.GradScaler(DEVICE, enabled={scaled})\n"
+        f"micro = [tuple(parts) for parts in zip(*(t.chunk({params.accumulate}) for t in batch))]\n"
+        f"track, losses, loss, ends = Track({cap}), [], None, []\n"
+        "for tensor in (*model.parameters(), *model.buffers(), *batch):\n    track.add(tensor)\n"
+        "gc.collect()\ngc.disable()  # cyclic garbage would die at some later operation\n\n"
+        f"\ndef autocast():\n    return {cast}\n\n"
+    )
+
+
+def _loop(params: Params) -> str:
+    keep = {"none": [], "item": ["losses.append(loss.item())"]}.get(params.leak, ["losses.append(loss)"])
+    forward = [
+        "with autocast():",
+        "    loss = loss_of(model, part)" + (f" / {params.accumulate}" if params.accumulate > 1 else ""),
+    ]
+    if forward_only(params):
+        off = {"no_grad": "torch.no_grad()", "inference_mode": "torch.inference_mode()"}.get(params.mode)
+        forward = ["with autocast():", "    loss = loss_of(model, part)"]
+        forward = [f"with {off}, autocast():", forward[1]] if off else forward
+        body = ["for part in micro:", *_indent(forward + keep)]
+    else:
+        body = _training(params, forward, keep)
+    steps = [f"for step in range({params.steps}):", *_indent([*body, "ends.append(track.now)"])]
+    if params.cap_bytes:
+        steps = ["try:", *_indent(steps), "except MemoryError as error:", "    print(error)"]
+    return "with track:\n" + "\n".join(_indent(steps)) + "\n"
+
+
+def _training(params: Params, forward: list[str], keep: list[str]) -> list[str]:
+    clear = f"optimizer.zero_grad(set_to_none={params.set_to_none})"
+    retain = "retain_graph=True" if params.retain_graph else ""
+    late = [f"if part is micro[{'-1' if params.one_backward else '0'}]:", f"    {clear}"]
+    late = late if params.zero_grad == "before_backward" else []
+    if params.one_backward:
+        joined = [*forward, "    total = loss if total is None else total + loss"]
+        body = [
+            "total = None",
+            "for part in micro:",
+            *_indent(joined + late),
+            f"scaler.scale(total).backward({retain})",
+            *keep,
+        ]
+    else:
+        body = ["for part in micro:", *_indent([*forward, *late, f"scaler.scale(loss).backward({retain})", *keep])]
+    first = [clear] if params.zero_grad == "before_forward" else []
+    last = [clear] if params.zero_grad == "after_step" else []
+    return [*first, *body, "scaler.step(optimizer)", "scaler.update()", *last]
+
+
+def _report(params: Params) -> str:
+    if params.cap_bytes:
+        return 'print("most bytes alive under the cap:")\nprint(track.peak)\n'
+    if params.leak != "none":
+        return 'print("bytes that the last step left behind:")\nprint(ends[-1] - ends[-2])\n'
+    return 'print("peak in bytes:")\nprint(track.peak)\n'
+
+
+def _indent(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]

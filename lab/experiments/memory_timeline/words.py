@@ -1,0 +1,18 @@
+"""Categories, phases and modules as they are written in sentences."""
+
+from __future__ import annotations
+
+
+def category_text(name: str) -> str:
+    """``optimizer_state`` -> optimizer state."""
+    return "saved activations" if name == "saved" else name.replace("_", " ")
+
+
+def phase_text(phase: str) -> str:
+    """A phase of a step."""
+    return {"optimizer": "optimizer step", "zero_grad": "zero_grad", "recompute": "recomputation"}.get(phase, phase)
+
+
+def module_text(module: str) -> str:
+    """The path of a module, or what stands for none."""
+    return {"optimizer": "the optimizer", "loss": "the loss", "": "no module"}.get(module, module)

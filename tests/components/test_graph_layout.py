@@ -80,10 +80,18 @@ def test_when_time_is_up_boxes_stand_in_layers(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_graphviz_gets_numbers_only() -> None:
-    text = layout._dot(SIZES, EDGES, (Frame((1,)),))
+    text = layout._dot(SIZES, EDGES, (Frame((1,)),), "TB")
     words = set(re.findall(r"[A-Za-z_]+", text))
     known = {"digraph", "rankdir", "TB", "nodesep", "ranksep", "node", "shape", "box", "fixedsize", "true", "label"}
     assert words <= known | {"edge", "arrowhead", "none", "width", "height", "id", "subgraph", "cluster_", "margin"}
+
+
+def test_across_data_flows_to_the_right() -> None:
+    placed = place(SIZES, EDGES, (), across=True)
+    for source, target in EDGES:
+        assert placed.centres[source][0] < placed.centres[target][0]
+    down = place(SIZES, EDGES)
+    assert all(down.centres[source][1] < down.centres[target][1] for source, target in EDGES)
 
 
 def test_a_missing_executable_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,8 @@ NOTE [ How a node is remembered ]
    tensor was saved, so the counter is read when the node is born; comparing it later shows in-place writes.
 4. Backward frees saved tensors, so the graph is walked before each backward pass and once more at the end. A freed slot
    keeps what the last walk saw.
+5. A storage is known by a weak reference: while that is held no other storage gets its address, so equal numbers are one
+   piece of memory over all walks, and writes are blamed on the right line.
 """
 
 from __future__ import annotations

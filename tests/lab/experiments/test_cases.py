@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch._dynamo  # an optimizer imports it, which takes seconds
 
 from lab import wire
 from lab.contract import silent

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch._dynamo  # an optimizer imports it, which takes seconds
 
 from lab.contract import silent
 from lab.experiments.autograd_graph import Params, Result, run

@@ -1,4 +1,4 @@
-"""A warm process for the lab's own experiments: ``python -m lab.execution.worker PACKAGE``.
+"""A warm process for the lab's own experiments: ``python -m lab.execution.worker PACKAGE [programs]``.
 
 One JSON message a line. First it says what it runs on (``Host``). Then, again and again, it says that it is ready,
 takes a request from standard input, and answers with progress and one answer. It ends when its input does. An experiment finds no standard
@@ -8,6 +8,7 @@ input, and what it prints goes to standard error, so that it cannot break the pr
 from __future__ import annotations
 
 import functools
+import importlib
 import json
 import os
 import queue
@@ -56,7 +57,7 @@ class Desk:
         os._exit(0)  # nobody listens any more, whatever runs
 
 
-def main(package: str) -> None:
+def main(package: str, *, programs: bool) -> None:
     incoming, outgoing = os.fdopen(os.dup(0), encoding="utf-8"), os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
@@ -67,6 +68,8 @@ def main(package: str) -> None:
         desk.say(json.dumps({"kind": "failed", "reason": str(error)[:500]}))
         raise
     desk.say(json.dumps({"kind": "host", **wire.encode(host)}))
+    if programs:  # torch.optim and torch.func import it on first use: seconds, and broken when interrupted halfway
+        importlib.import_module("torch._dynamo")
     while True:
         desk.say('{"kind":"ready"}')
         request = desk.requests.get()
@@ -101,4 +104,4 @@ def _leave_when_device_is_lost() -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], programs="programs" in sys.argv[2:])

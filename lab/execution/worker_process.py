@@ -28,13 +28,14 @@ class WorkerError(RuntimeError):
 class Worker:
     """One worker process. Messages wait in ``messages``; None is its end."""
 
-    def __init__(self, package: str) -> None:
+    def __init__(self, package: str, *, programs: bool = False) -> None:
+        """``programs``: it will run a visitor's program, whose time must not go into what torch imports on first use."""
         path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "lab.execution.worker", package],
+            [sys.executable, "-P", "-m", "lab.execution.worker", package, *(["programs"] if programs else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, "PYTHONPATH": path, **({"LAB_TYPED_CODE": "trusted"} if programs else {})},
             text=True,
             encoding="utf-8",
             start_new_session=True,

@@ -99,7 +99,7 @@ class WorkerRoute:
         with self._lock:
             if self._closed:
                 raise WorkerError("the lab is closing")
-            worker = Worker(self._package)
+            worker = Worker(self._package, programs=self._single_use)
             self._all.add(worker)
             return worker
 

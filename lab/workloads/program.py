@@ -13,6 +13,7 @@ import ctypes
 import io
 import linecache
 import math
+import os
 import random
 import sys
 import threading
@@ -125,7 +126,7 @@ def check_source(source: str) -> ast.Module:
         raise Refused(f"The program nests expressions more than {_NESTING} deep.", None)
     for node in ast.walk(tree):
         for name in _imported(node):
-            if name.split(".")[0] not in IMPORTS:
+            if name.split(".")[0] not in IMPORTS and not is_trusted():
                 raise Refused(
                     f"import {name}: a program may import {', '.join(IMPORTS)}.", getattr(node, "lineno", None)
                 )
@@ -154,9 +155,14 @@ def _refusing(name: str, why: str) -> Any:
     return refuse
 
 
+def is_trusted() -> bool:
+    """Whether programs run without walls, on the machine of whoever types them: any import, and files."""
+    return os.environ.get("LAB_TYPED_CODE") == "trusted"
+
+
 def _builtins() -> dict[str, Any]:
     refused = {
-        "open": "a program has no files.",
+        **({} if is_trusted() else {"open": "a program has no files."}),
         "input": "nobody sits at its keyboard. Write the value into the program.",
         "breakpoint": "there is no debugger here. Use print.",
         "help": "there is no pager here.",

@@ -338,3 +338,11 @@ def test_params_limit_the_program() -> None:
 def test_the_file_name_of_a_program_is_no_file() -> None:
     assert FILE.startswith("<")
     assert FILE not in sys.modules
+
+
+def test_on_ones_own_machine_any_import_and_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "import os\nwith open(os.devnull) as nothing:\n    print(repr(nothing.read()))\n"
+    assert ending(text)[0] == "Refused"
+    monkeypatch.setenv("LAB_TYPED_CODE", "trusted")
+    ran = go(text)
+    assert (ran.ended, ran.printed) == (None, "''\n")

@@ -10,15 +10,17 @@ import argparse
 import importlib
 import json
 import pkgutil
+import platform
 import sys
 from collections.abc import Iterable, Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
 import lab.experiments
 from lab import check, wire
 from lab.contract import Fault, ParamsError, knobs, program_knob
-from lab.execution.executor import Executor, Host, Job
+from lab.execution.executor import Executor, Job
 
 _FOREVER_S = 3600.0
 
@@ -136,20 +138,18 @@ def _answer(
         if not keep_going:
             raise ParamsError(str(error)) from None
         refused = Fault("ParamsError", str(error), repair=f"Knobs: {', '.join(knobs(params_type))}.")
-        return _described(executor.host(), name, None, error=refused), False
+        return _described(name, None, error=refused), False
     job = executor.wait(executor.submit(name, params, visitor="command line", fresh=True), _FOREVER_S)
-    return _described(executor.host(), name, job, error=job.fault or getattr(job.result, "fault", None)), bool(
-        job.trace
-    )
+    return _described(name, job, error=job.fault or getattr(job.result, "fault", None)), bool(job.trace)
 
 
-def _described(host: Host, name: str, job: Job | None, *, error: Fault | None) -> dict[str, Any]:
+def _described(name: str, job: Job | None, *, error: Fault | None) -> dict[str, Any]:
     """One answer; ``job`` is None for a request that was never run."""
     return {
         "experiment": name,
         "params": wire.encode(job.params) if job else None,
         "device": getattr(job.params, "device", "cpu") if job else None,
-        "versions": {"python": host.python, "torch": host.torch},
+        "versions": {"python": platform.python_version(), "torch": metadata.version("torch")},
         "seconds": job.seconds if job else 0.0,
         "result": wire.encode(job.result) if job else None,
         "findings": wire.encode(job.findings) if job else [],

@@ -50,7 +50,12 @@ def _verdict(page: ExperimentPage, side: Side) -> None:
     bare = overhead["bare_s"]
     with st.container(border=True, key=f"{side.key}-verdict", gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-            st.markdown(f"**Bound by {_BOUND[verdict['bound']]}.** {verdict['text']}", width="content")
+            share = verdict["shares"][verdict["bound"]]
+            st.markdown(
+                f"**Bound by {_BOUND[verdict['bound']]}**: {share:.0%} of the step",
+                width="content",
+                help=verdict["text"],
+            )
             _next_step(page, side, verdict)
         numbers = [
             ("step", seconds_text(bare["median"]), f"bare; {seconds_text(bare['min'])} to {seconds_text(bare['max'])}")
@@ -58,7 +63,7 @@ def _verdict(page: ExperimentPage, side: Side) -> None:
         numbers += [
             (_BOUND[name].removeprefix("the "), f"{share:.0%}", "of the step")
             for name, share in verdict["shares"].items()
-            if share >= 0.005 or name in ("host", "device")
+            if name != verdict["bound"] and (share >= 0.005 or name in ("host", "device"))
         ]
         numbers += [("profiler", f"× {overhead['ratio']:.2f}", f"{overhead['events_per_step']:,} events a step")]
         if result["ceilings"] and (reached := _reached(result)):

@@ -147,7 +147,7 @@ def _overhead(result: Result) -> Iterator[Finding]:
     bare, profiled = result.overhead.bare_s.min, result.overhead.profiled_s.min
     each = (profiled - bare) / result.overhead.events_per_step
     yield Finding(
-        "warning",
+        "warning" if result.overhead.ratio > 1.5 else "fact",
         f"The profiler makes this step {result.overhead.ratio:.2f} times as long",
         f"{seconds_text(bare)} without it, {seconds_text(profiled)} with it: some {seconds_text(each)} for each of "
         f"{result.overhead.events_per_step:,} events. Many short operators look slower than they are.",

@@ -17,8 +17,8 @@ from lab.workloads.own_model import EXAMPLE
 _BACKWARD = Lesson(
     row="H2",
     title="a transformer step, taken apart",
-    params=Params(layers=2, width=64, seq=32, steps=10),
-    question="The backward pass of this small GPT takes how long, compared with its forward pass?",
+    params=Params(),
+    question="The backward pass of a small GPT takes how long, compared with its forward pass?",
     choices={
         "less than 1.3 times": "Each product of the forward needs two in the backward: one for the input, one for the weight.",
         "1.3 to 4 times": "Two products for each one of the forward, and the rest of the nodes: about twice.",
@@ -264,11 +264,11 @@ lessons = (_BACKWARD, _SELF_TOTAL, _HOST, _INPUT, _OWN, _CLOCKS, _FIRST, _OVERHE
 
 _HEADLINES = {
     _BACKWARD.title: 'fastest["backward"] / fastest["forward"]',
-    _SELF_TOTAL.title: 'as_written["sum_of_totals_s"] / result["sum_of_self_s"]',
+    _SELF_TOTAL.title: 'result["sum_of_totals_over_sum_of_self_ratio"]',
     _HOST.title: 'fastest["optimizer"] / fastest["step"]',
     _INPUT.title: 'fastest["data_loading"] / fastest["step"]',
     _OWN.title: 'fastest["optimizer"] / fastest["step"]',
-    _CLOCKS.title: 'as_written["naive_clock_s"] / result["synchronised_clock_s"]',
+    _CLOCKS.title: 'result["naive_clock_s"] / result["synchronised_clock_s"]',
     _FIRST.title: "first_s / median(bare)",
     _OVERHEAD.title: "min(profiled) / min(bare)",
     _NESTED.title: 'as_written["events_of_the_outer"]',
@@ -287,8 +287,8 @@ def _between(value: float, low: float, high: float, names: tuple[str, str, str])
 
 
 def _totals(result: Result) -> float:
-    return reading(result, "sum of totals", "as written") / reading(result, "sum of self", "repaired")
+    return reading(result, "sum of totals over sum of self", "repaired")
 
 
 def _clock_ratio(result: Result) -> float:
-    return reading(result, "naive clock", "as written") / reading(result, "synchronised clock", "repaired")
+    return reading(result, "naive clock", "repaired") / reading(result, "synchronised clock", "repaired")

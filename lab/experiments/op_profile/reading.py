@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lab.experiments.op_profile.device_work import busy_s, kernels
-from lab.experiments.op_profile.schema import CallTree, Overhead, Params, Result, Trap
+from lab.experiments.op_profile.schema import CallTree, Iteration, Overhead, Params, Result, Trap
 from lab.experiments.op_profile.steps import Measured, root_row, step_rows
 from lab.experiments.op_profile.timeline import timeline
 from lab.experiments.op_profile.verdict import verdict
@@ -20,10 +20,9 @@ def result_of(params: Params, measured: Measured, notes: Sequence[str], trap: Tr
     trees = measured.trees
     places, missing = _places(params, measured)
     calls = merge_calls((tree, step_rows(tree), place) for tree, place in zip(trees, places, strict=True))
-    profiled = sorted(
-        (i.parts for i in measured.iterations if i.kind == "profiled" and i.parts), key=lambda s: s.total_s
-    )
-    step = profiled[(len(profiled) - 1) // 2] if profiled else None
+    steps = [(i.parts, tree) for i, tree in zip(_of_kind(measured, "profiled"), trees, strict=True) if i.parts]
+    steps.sort(key=lambda pair: pair[0].total_s)
+    step, tree_of_step = steps[(len(steps) - 1) // 2] if steps else (None, None)
     busy = busy_s(trees) if on_device and trees else None
     return Result(
         step=step,
@@ -37,7 +36,7 @@ def result_of(params: Params, measured: Measured, notes: Sequence[str], trap: Tr
         timeline=timeline(trees),
         overhead=_overhead(measured) if trees else None,
         ceilings=measured.ceilings,
-        verdict=verdict(params, step, calls, len(trees), busy) if step else None,
+        verdict=verdict(params, step, tree_of_step) if step and tree_of_step else None,
         trap=trap,
         lines_of="program" if params.model == "own" else "model",
         places_missing=missing,
@@ -66,14 +65,18 @@ def _places(params: Params, measured: Measured) -> tuple[list[list[Place]], str]
 
 
 def _overhead(measured: Measured) -> Overhead:
-    bare = spread([i.total_s for i in measured.iterations if i.kind == "bare"])
-    profiled = spread([i.total_s for i in measured.iterations if i.kind == "profiled"])
+    bare = spread([i.total_s for i in _of_kind(measured, "bare")])
+    profiled = spread([i.total_s for i in _of_kind(measured, "profiled")])
     marked_s = None
     if measured.marked:
         tree = measured.marked[0]
         marked_s = tree.events.duration_ns[root_row(tree)] / 1e9
     events = sum(len(tree.events) for tree in measured.trees)
     return Overhead(bare, profiled, profiled.min / bare.min, events // len(measured.trees), marked_s)
+
+
+def _of_kind(measured: Measured, kind: str) -> list[Iteration]:
+    return [iteration for iteration in measured.iterations if iteration.kind == kind]
 
 
 def _call_tree(calls: Calls, on_device: bool) -> CallTree:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from lab.experiments.op_profile.device_work import busy_s
 from lab.experiments.op_profile.schema import Params, Step, Verdict
-from lab.instruments.op_trace.tables import Calls
+from lab.experiments.op_profile.steps import step_rows
+from lab.instruments.op_trace.tree import Tree
 
 SHORT_CALL_S = 10e-6
 """A call with less self time than this is mostly dispatch: the same call on one element takes some microseconds."""
@@ -19,33 +21,31 @@ _NAMES = {
 }
 
 
-def verdict(params: Params, step: Step, calls: Calls, steps: int, busy_s: float | None) -> Verdict:
-    """``calls`` and ``busy_s`` are of all ``steps`` profiled steps, ``step`` is one of them."""
-    shares = _shares(step, calls, steps, busy_s)
+def verdict(params: Params, step: Step, tree: Tree) -> Verdict:
+    """``tree`` is the profile of ``step``."""
+    shares = shares_of(step, tree, on_device=params.device != "cpu")
     bound: Any = max(shares, key=lambda name: shares[name])
     change, label, reason = next(_next_steps(bound, params, step), ({}, "", "Nothing here would change it."))
-    text = f"{_percent(shares[bound])} of the step is {_NAMES[bound]}."
-    return Verdict(bound, text, shares, change, label, reason)
+    return Verdict(bound, f"{shares[bound]:.0%} of the step is {_NAMES[bound]}.", shares, change, label, reason)
 
 
-def _shares(step: Step, calls: Calls, steps: int, busy_s: float | None) -> dict[str, float]:
-    """Shares of the step; they add up to 1."""
+def shares_of(step: Step, tree: Tree, *, on_device: bool) -> dict[str, float]:
+    """Shares of the step; they add up to 1. What is neither input, nor copies, nor work is the host's."""
     loading, copy = (step.data_loading_s or 0.0) / step.total_s, (step.copy_to_device_s or 0.0) / step.total_s
-    working = work_s(calls) / (steps * step.total_s) if busy_s is None else busy_s / (steps * step.total_s)
-    working = min(working, max(0.0, 1 - loading - copy))
+    working = busy_s([tree]) if on_device else work_s(tree)
+    working = min(working / step.total_s, max(0.0, 1 - loading - copy))
     return {"input": loading, "copies": copy, "host": max(0.0, 1 - loading - copy - working), "device": working}
 
 
-def work_s(calls: Calls) -> float:
+def work_s(tree: Tree) -> float:
     """Self time of the calls that are long enough to be work, outside loading and copying."""
-    skipped: set[int] = set()
-    total = 0.0
-    for at, name in enumerate(calls.name):
-        if name in ("data_loading", "copy_to_device") or calls.parent[at] in skipped:
-            skipped.add(at)
-        elif calls.is_operator[at] and calls.self_s[at] / calls.calls[at] >= SHORT_CALL_S:
-            total += calls.self_s[at]
-    return total
+    events, skipped, total_ns = tree.events, set(), 0
+    for row in step_rows(tree):
+        if events.name[row] in ("data_loading", "copy_to_device") or tree.parent[row] in skipped:
+            skipped.add(row)
+        elif events.kind[row] == "op" and tree.self_ns[row] >= SHORT_CALL_S * 1e9:
+            total_ns += tree.self_ns[row]
+    return total_ns / 1e9
 
 
 def _next_steps(bound: str, params: Params, step: Step) -> Iterator[tuple[dict[str, Any], str, str]]:
@@ -98,7 +98,3 @@ def _faster_work(params: Params) -> Iterator[tuple[dict[str, Any], str, str]]:
         )
     if params.model != "own" and not params.compile:
         yield {"compile": True}, "Compile the model", "Chains of elementwise operators become one pass over memory."
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"

@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from components.charts import batchnorm, dropout, scan, switches
+from components.charts.lamps import Drawn
 from components.palette import Theme
 from lab.quantities import bytes_text, number_text, seconds_text
 
@@ -23,11 +24,12 @@ def theme() -> Theme:
     return "dark" if st.context.theme.type == "dark" else "light"
 
 
-def draw_figure(result: Data, key: str) -> None:
-    """Headline numbers, then the one figure of the study."""
+def draw_figure(result: Data, key: str, presenting: bool) -> None:
+    """Headline numbers, then the one figure of the study; larger when ``presenting``."""
     study = _drawable(result)
     if not study:
-        st.code(_EXAMPLE, language="python")
+        st.caption("For example")
+        st.code(_EXAMPLE, wrap_lines=True)
         return
     metrics, figure = _FIGURES[study]
     with st.container(horizontal=True, key=f"{key}-headline"):
@@ -37,8 +39,25 @@ def draw_figure(result: Data, key: str) -> None:
                 st.markdown(f"### {value}")
                 st.caption(against)
     charts = figure(result, key)
-    for number, chart in enumerate(charts if isinstance(charts, list) else [charts]):
-        st.altair_chart(chart, key=f"{key}-{study}-{number}", width="stretch")
+    charts = charts if isinstance(charts, list) else [charts]
+    for number, chart in enumerate(charts):
+        drawn = _enlarged(chart, 1.7) if presenting and len(charts) == 1 else chart
+        st.altair_chart(drawn, key=f"{key}-{study}-{number}", width="stretch")
+
+
+def _enlarged(chart: Drawn, factor: float) -> alt.LayerChart:
+    """The same chart for a projector: taller, with larger words on the marks. Axes follow the page's own type."""
+
+    def grown(value: Any, name: str = "") -> Any:
+        if isinstance(value, dict):
+            return {k: grown(v, k) for k, v in value.items()}
+        if isinstance(value, list):
+            return [grown(v) for v in value]
+        return value * factor if name in ("height", "fontSize") and isinstance(value, (int, float)) else value
+
+    spec = chart.to_dict()
+    data = {name: spec.pop(name) for name in ("datasets",) if name in spec}
+    return alt.LayerChart.from_dict({**grown(spec), **data})
 
 
 _EXAMPLE = """model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3))
@@ -83,11 +102,11 @@ def _mask_metrics(result: Data) -> list[Metric]:
     low, high = r["expected_interval"]
     eval_text = f"{r['eval_dropped_fraction']:.1%} dropped"
     return [
-        (f"Share of {r['unit']}s dropped", f"{r['dropped_fraction']:.4f}", f"p = {result['chosen']['p']:g}, {r['level']:.1%} of seeds: {low:.4f} to {high:.4f}"),
-        ("Kept values are multiplied by", number_text(r["kept_scale"]), _kept_words(r)),
-        ("Mean of the outputs", number_text(r["mean"]), f"predicted {number_text(r['predicted']['mean'])}"),
-        ("Variance of the outputs", number_text(r["variance"]), f"predicted {number_text(r['predicted']['variance'])}"),
-        ("After eval()", eval_text, "the input, unchanged" if r["eval_gap"] == 0 else "eval() does not reach it"),
+        (f"Share of {r['unit']}s dropped", f"{r['dropped_fraction']:.4f}", f"{r['level']:.1%}: {low:.4f} to {high:.4f}"),
+        ("Kept values ×", number_text(r["kept_scale"]), _kept_words(r)),
+        ("Output mean", number_text(r["mean"]), f"predicted {number_text(r['predicted']['mean'])}"),
+        ("Output variance", number_text(r["variance"]), f"predicted {number_text(r['predicted']['variance'])}"),
+        ("After eval()", eval_text, "the input, unchanged" if r["eval_gap"] == 0 else "eval() has no effect"),
     ]  # fmt: skip
 
 
@@ -121,19 +140,19 @@ def _trace_metrics(result: Data) -> list[Metric]:
     last = result["batchnorm"][-1]
     biased, unbiased = last["batch_var_biased"][0], last["batch_var_unbiased"][0]
     found = [
-        ("Normalises with, biased", number_text(biased), f"variance ÷ n, n = {last['values']}, channel 0"),
+        ("Variance that normalises", number_text(biased), f"÷ n, n = {last['values']}"),
         (
-            "Stores, unbiased",
+            "Variance that is stored",
             number_text(unbiased),
-            f"variance ÷ (n − 1), {number_text(unbiased / biased)} times as much",
+            f"÷ (n − 1), {number_text(unbiased / biased)} ×",
         ),
     ]
     if last["running_mean"]:
         found += [
-            ("Running mean", number_text(last["running_mean"][0]), f"after {last['num_batches_tracked']} batches; data have mean 1"),
-            ("Running variance", number_text(last["running_var"][0]), "data have variance 1"),
+            ("Running mean", number_text(last["running_mean"][0]), f"{last['num_batches_tracked']} batches; data: 1"),
+            ("Running variance", number_text(last["running_var"][0]), "data: 1"),
         ]  # fmt: skip
-    return [*found, ("Train against eval output", number_text(last["mode_gap"]), "rms distance, last batch")]
+    return [*found, ("Train − eval output", number_text(last["mode_gap"]), "rms, last batch")]
 
 
 def _size_metrics(result: Data) -> list[Metric]:
@@ -211,7 +230,7 @@ def _cost_metrics(result: Data) -> list[Metric]:
     ]  # fmt: skip
 
 
-def _trace_figure(result: Data, key: str) -> list[alt.LayerChart]:
+def _trace_figure(result: Data, key: str) -> list[Drawn]:
     channels = len(result["batchnorm"][0]["batch_mean"])
     channel = 0
     if channels > 1:
@@ -242,7 +261,9 @@ def draw_tables(result: Data, key: str) -> None:
         return
     for tab, (name, rows) in zip(st.tabs(list(tables)), tables.items(), strict=True):
         with tab:
-            st.dataframe(pd.DataFrame(rows), hide_index=True, key=f"{key}-{name}")
+            data = pd.DataFrame(rows)
+            numbers = {c: st.column_config.NumberColumn(format="%.7g") for c in data.select_dtypes("float")}
+            st.dataframe(data, hide_index=True, column_config=numbers, key=f"{key}-{name}")
 
 
 def _tables(result: Data) -> list[tuple[str, Sequence[Data]]]:

@@ -20,7 +20,7 @@ with experiment_page(
     blind="Not seen: random numbers drawn by a generator of the model's own, and modules that the forward never calls.",
 ) as page:
     for side in page.sides():
-        figures.draw_figure(side.wire, side.key)
+        figures.draw_figure(side.wire, side.key, page.presenting)
     if page.side:
         with page.aside:
             program_output(page.side.wire["printed"], "", ())

@@ -8,14 +8,14 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from components.charts.lamps import Lamp, lamp_chart
+from components.charts.lamps import Drawn, Lamp, lamp_chart
 from components.palette import GRAPH, MODES, Theme
 from lab.quantities import number_text
 
 POINTS = 300
 
 
-def trace_charts(rows: Sequence[Mapping[str, Any]], channel: int, theme: Theme) -> list[alt.LayerChart]:
+def trace_charts(rows: Sequence[Mapping[str, Any]], channel: int, theme: Theme) -> list[Drawn]:
     """Mean, variance and output spread of one channel, batch by batch; a chart each."""
     data = pd.DataFrame(_channel_rows(rows[:POINTS], channel))
     tracked = rows[0]["running_mean"] is not None
@@ -48,11 +48,11 @@ def _channel_rows(rows: Sequence[Mapping[str, Any]], channel: int) -> list[dict[
     ]
 
 
-def _panel(data: pd.DataFrame, theme: Theme, title: str, series: list[tuple[str, str]], channel: int) -> alt.LayerChart:
+def _panel(data: pd.DataFrame, theme: Theme, title: str, series: list[tuple[str, str]], channel: int) -> Drawn:
     names = [name for name, _ in series]
     long = data.melt("batch", names, "series", "value").dropna()
     words = dict(series)
-    long["series"] = long["series"].map(words)
+    long["series"] = [words[name] for name in long["series"]]
     scale = alt.Scale(domain=list(words.values()), range=[MODES[theme][_HUES[name]] for name in names])
     color = alt.Color(
         "series:N",
@@ -62,7 +62,12 @@ def _panel(data: pd.DataFrame, theme: Theme, title: str, series: list[tuple[str,
     )  # fmt: skip
     tips = [alt.Tooltip("batch:Q"), alt.Tooltip("series:N", title=title), alt.Tooltip("value:Q", format=".8g")]
     base = alt.Chart(long).encode(
-        x=alt.X("batch:Q", title="batches seen", axis=alt.Axis(tickMinStep=1, format="d")),
+        x=alt.X(
+            "batch:Q",
+            title="batches seen",
+            scale=alt.Scale(nice=False, padding=8),
+            axis=alt.Axis(tickMinStep=1, format="d"),
+        ),
         y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False)),
         color=color,
         tooltip=tips,
@@ -71,14 +76,14 @@ def _panel(data: pd.DataFrame, theme: Theme, title: str, series: list[tuple[str,
     lines = base.transform_filter(alt.FieldOneOfPredicate("series", stored)).mark_line(strokeWidth=2.5)
     points = base.mark_point(filled=True, size=32)
     return alt.layer(lines, points).properties(
-        height=165, description=f"Batch by batch, channel {channel}: {title}; {', '.join(words.values())}."
+        height=230, description=f"Batch by batch, channel {channel}: {title}; {', '.join(words.values())}."
     )
 
 
-def size_chart(rows: Sequence[Mapping[str, Any]], chosen: int, theme: Theme) -> alt.LayerChart:
+def size_chart(rows: Sequence[Mapping[str, Any]], chosen: int, theme: Theme) -> Drawn:
     """Ratio of the outputs of both modes over the batch size: measured, predicted, and the limit for ε = 0."""
     data = pd.DataFrame([row for row in rows if row["ratio"] is not None])
-    x = alt.X("batch:Q", title="samples in the batch", scale=alt.Scale(type="log", base=2, domain=[1, max(256, int(data["batch"].max()))]), axis=alt.Axis(values=[1, 2, 4, 8, 16, 32, 64, 128, 256], format="d"))  # fmt: skip
+    x = alt.X("batch:Q", title="samples in the batch", scale=alt.Scale(type="log", base=2, domain=[1, max(256, max(row["batch"] for row in rows))]), axis=alt.Axis(values=[1, 2, 4, 8, 16, 32, 64, 128, 256], format="d"))  # fmt: skip
     y_title, scale = "std of eval output ÷ std of train output", alt.Scale(zero=False, nice=True)
     tips = [
         alt.Tooltip("batch", title="samples"),
@@ -114,7 +119,7 @@ def size_chart(rows: Sequence[Mapping[str, Any]], chosen: int, theme: Theme) -> 
     )  # fmt: skip
 
 
-def serving_charts(rows: Sequence[Mapping[str, Any]], chosen: float, theme: Theme) -> list[alt.LayerChart]:
+def serving_charts(rows: Sequence[Mapping[str, Any]], chosen: float, theme: Theme) -> list[Drawn]:
     """How far eval output is from what train mode would give, when serving data has moved; then its mean and spread."""
     data = pd.DataFrame(rows)
     x = alt.X("shift:Q", title="shift of the serving data")
@@ -135,11 +140,11 @@ def serving_charts(rows: Sequence[Mapping[str, Any]], chosen: float, theme: Them
         x, alt.Y("gap:Q"), tooltip=tips
     )
     upper = alt.layer(here, line, points).properties(
-        height=260,
+        height=290,
         title=alt.Title("● gap between eval and train mode, measured   — from means and variances alone", fontSize=12, fontWeight="normal", anchor="start"),
     )  # fmt: skip
     long = data.melt(["shift", "scale"], ["eval_mean", "eval_std"], "series", "value")
-    long["series"] = long["series"].map({"eval_mean": "mean", "eval_std": "std"})
+    long["series"] = [name.removeprefix("eval_") for name in long["series"]]
     scale = alt.Scale(domain=["mean", "std"], range=[MODES[theme]["eval"], MODES[theme]["on"]])
     lower = (
         alt.Chart(long)
@@ -152,11 +157,11 @@ def serving_charts(rows: Sequence[Mapping[str, Any]], chosen: float, theme: Them
         .properties(height=140)
     )  # fmt: skip
     description = "Distance between eval and train output against the shift of the serving data."
-    lower = alt.layer(here, lower).properties(height=170, description="Mean and spread of the eval output by shift.")
+    lower = alt.layer(here, lower).properties(height=230, description="Mean and spread of the eval output by shift.")
     return [upper.properties(description=description), lower]
 
 
-def treatment_chart(rows: Sequence[Mapping[str, Any]], chosen: str, theme: Theme) -> alt.LayerChart:
+def treatment_chart(rows: Sequence[Mapping[str, Any]], chosen: str, theme: Theme) -> Drawn:
     """What each treatment moves: affine weight, running statistics, counter, output."""
     lamps = []
     for row in rows:
@@ -178,7 +183,7 @@ def treatment_chart(rows: Sequence[Mapping[str, Any]], chosen: str, theme: Theme
     )
 
 
-def reach_chart(rows: Sequence[Mapping[str, Any]], theme: Theme) -> alt.LayerChart:
+def reach_chart(rows: Sequence[Mapping[str, Any]], theme: Theme) -> Drawn:
     """For each normalisation, the samples and channels that share one mean and variance with the first element."""
     layers, modes = (list(dict.fromkeys(row[name] for row in rows)) for name in ("layer", "mode"))
     samples, channels = len(rows[0]["shares"]), len(rows[0]["shares"][0])

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from components.charts.lamps import Lamp, lamp_chart
+from components.charts.lamps import Drawn, Lamp, lamp_chart
 from components.palette import GRAPH, MODES, SIGN, Theme
 from lab.quantities import number_text
 
@@ -24,12 +24,13 @@ WORDS_UP_TO = 12
 """Columns of a panel up to which each cell shows its number."""
 
 
-def mask_chart(reading: Mapping[str, Any], theme: Theme) -> alt.LayerChart:
+def mask_chart(reading: Mapping[str, Any], theme: Theme) -> Drawn:
     """The same corner of the output in two train passes and in eval mode; dropped cells carry a cross."""
     grid = reading["grid"]
     rows, columns = len(grid["inputs"]), len(grid["inputs"][0])
     data, stride = pd.DataFrame(_cells(grid)), columns + GAP
-    scale = _sign_scale(data["value"], theme)
+    data["strong"] = data["value"].abs() > 0.6 * data["value"].abs().max()
+    scale = _sign_scale(data["value"].tolist(), theme)
     values = [panel * stride + i for panel in range(len(PANELS)) for i in _ticks(columns)]
     axis = alt.Axis(
         values=[v + 0.5 for v in values],
@@ -62,7 +63,7 @@ def mask_chart(reading: Mapping[str, Any], theme: Theme) -> alt.LayerChart:
     )  # fmt: skip
     marks = base.mark_text(fontSize=11).encode(
         x=alt.X("middle:Q"), y=alt.Y("centre:Q"), text="word:N", tooltip=tips,
-        color=alt.condition("datum.dropped", alt.value(GRAPH[theme]["ink"]), alt.value(_cell_ink(theme))),
+        color=alt.condition("datum.strong", alt.value(_strong_ink(theme)), alt.value(GRAPH[theme]["ink"])),
     )  # fmt: skip
     titles = alt.Chart(_titles(stride)).mark_text(
         align="left", fontSize=13, fontWeight="bold", color=GRAPH[theme]["ink"]
@@ -77,11 +78,11 @@ def mask_chart(reading: Mapping[str, Any], theme: Theme) -> alt.LayerChart:
     )  # fmt: skip
 
 
-def _sign_scale(values: pd.Series, theme: Theme) -> alt.Scale:
+def _sign_scale(values: list[float], theme: Theme) -> alt.Scale:
     """Zero in the middle; only the ends that occur."""
-    top = max(1e-9, float(values.abs().max()))
+    top = max(1e-9, *map(abs, values))
     ends = {"negative": -top, "zero": 0.0, "positive": top}
-    if values.min() >= 0:
+    if min(values) >= 0:
         del ends["negative"]
     return alt.Scale(domain=list(ends.values()), range=[SIGN[theme][end] for end in ends], interpolate="rgb")
 
@@ -128,11 +129,12 @@ def _titles(stride: float) -> pd.DataFrame:
     return pd.DataFrame([{"left": i * stride, "title": title} for i, (_, title) in enumerate(PANELS)])
 
 
-def _cell_ink(theme: Theme) -> str:
+def _strong_ink(theme: Theme) -> str:
+    """Readable on the ends of the scale."""
     return "#ffffff" if theme == "light" else GRAPH["light"]["ink"]
 
 
-def convergence_charts(reading: Mapping[str, Any], theme: Theme) -> list[alt.LayerChart]:
+def convergence_charts(reading: Mapping[str, Any], theme: Theme) -> list[Drawn]:
     """Share dropped, mean and variance after 1, 2, ... passes, with what the closed form says; a chart each."""
     data = pd.DataFrame(reading["convergence"])
     data["variance_predicted"] = reading["predicted"]["variance"]
@@ -149,8 +151,13 @@ def convergence_charts(reading: Mapping[str, Any], theme: Theme) -> list[alt.Lay
 
 def _panel(
     data: pd.DataFrame, theme: Theme, name: str, title: str, predicted: str, band: tuple[str, str] | None, level: str
-) -> alt.LayerChart:
-    x = alt.X("passes:Q", title="passes", scale=alt.Scale(type="log"), axis=alt.Axis(tickCount=5, format="d"))
+) -> Drawn:
+    x = alt.X(
+        "passes:Q",
+        title="passes",
+        scale=alt.Scale(type="log", domain=[1, max(2, max(data["passes"].tolist()))], nice=False),
+        axis=alt.Axis(tickCount=5, format="d"),
+    )
     tips = [alt.Tooltip("passes"), alt.Tooltip(name, title="measured", format=".6g"), alt.Tooltip(predicted, title="predicted", format=".6g")]  # fmt: skip
     scale = alt.Scale(zero=False)
     layers = []
@@ -164,13 +171,13 @@ def _panel(
     layers.append(line.encode(x, alt.Y(f"{name}:Q", title=title, scale=scale), tooltip=tips))
     legend = "measured ●   predicted - -" + (f"   shaded: {level}" if band else "")
     return alt.layer(*layers).properties(
-        height=175,
+        height=230,
         title=alt.Title(legend, fontSize=11, fontWeight="normal", anchor="start"),
         description=f"{title} against the number of passes, measured and predicted.",
     )
 
 
-def mc_chart(reading: Mapping[str, Any], theme: Theme) -> alt.LayerChart:
+def mc_chart(reading: Mapping[str, Any], theme: Theme) -> Drawn:
     """Mean of the passes with two standard deviations, measured and predicted, and the output in eval mode."""
     data = pd.DataFrame(reading["samples"])
     for sign, side in ((-1, "low"), (1, "high")):
@@ -198,7 +205,7 @@ def mc_chart(reading: Mapping[str, Any], theme: Theme) -> alt.LayerChart:
     )  # fmt: skip
 
 
-def listener_chart(rows: Sequence[Mapping[str, Any]], theme: Theme) -> alt.LayerChart:
+def listener_chart(rows: Sequence[Mapping[str, Any]], theme: Theme) -> Drawn:
     """Which layers and functions change under eval(), stay random, or need the batch."""
     lamps = []
     for row in rows:

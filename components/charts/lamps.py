@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import altair as alt
 import pandas as pd
@@ -11,6 +11,8 @@ import pandas as pd
 from components.palette import GRAPH, MODES, Theme
 
 ROW_PX = 30
+Drawn: TypeAlias = alt.LayerChart | alt.FacetChart
+"""What ``properties`` returns."""
 
 
 class Lamp(NamedTuple):
@@ -27,7 +29,7 @@ class Lamp(NamedTuple):
     """Framed: the one that the controls point at."""
 
 
-def lamp_chart(lamps: Iterable[Lamp], *, theme: Theme, row_title: str, description: str) -> alt.LayerChart:
+def lamp_chart(lamps: Iterable[Lamp], *, theme: Theme, row_title: str, description: str) -> Drawn:
     """One rectangle a lamp, in the order given. ``description``: the alt text."""
     data = pd.DataFrame(lamps, columns=list(Lamp._fields))
     rows, columns = _order(data["row"]), _order(data["column"])

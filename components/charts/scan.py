@@ -8,13 +8,14 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from components.charts.lamps import Drawn
 from components.palette import GRAPH, MODES, Theme
 
 ROW_PX = 30
 MOST = 40
 
 
-def gap_chart(modes: Mapping[str, Any], theme: Theme) -> alt.LayerChart:
+def gap_chart(modes: Mapping[str, Any], theme: Theme) -> Drawn:
     """One bar a module: relative output gap that it causes alone; the last bars are all together and what ignores eval()."""
     rows = [
         {"name": f"{m['path']} ({m['type']})", "gap": m["gap"], "kind": "this module alone in train mode"}
@@ -46,7 +47,7 @@ def gap_chart(modes: Mapping[str, Any], theme: Theme) -> alt.LayerChart:
     )
 
 
-def cost_chart(rows: Sequence[Mapping[str, Any]], theme: Theme) -> alt.LayerChart:
+def cost_chart(rows: Sequence[Mapping[str, Any]], theme: Theme) -> Drawn:
     """Accuracy of the same trained network on the same test set, by how it was evaluated."""
     named = [
         {**row, "name": row["setting"] + ("" if row["setting"].startswith(("eval", "only")) else f", batches of {row['batch']}"),

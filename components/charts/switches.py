@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import altair as alt
-
-from components.charts.lamps import Lamp, lamp_chart
+from components.charts.lamps import Drawn, Lamp, lamp_chart
 from components.palette import Theme
 from lab.quantities import bytes_text, number_text
 
 
-def switch_chart(rows: Sequence[Mapping[str, Any]], chosen: tuple[str, str], theme: Theme) -> alt.LayerChart:
+def switch_chart(rows: Sequence[Mapping[str, Any]], chosen: tuple[str, str], theme: Theme) -> Drawn:
     """Six columns, one a combination; rows that change with the mode first, then those that change with recording."""
     lamps = []
     for row in rows:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from lab.instruments.batchnorm_trace import NormSettings, both_modes, channel_rows, rms
+from lab.instruments.batchnorm_trace import Norm, NormSettings, both_modes, channel_rows, rms
 from lab.workloads.norm_batches import batch_of
 
 BATCH_SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -78,13 +78,13 @@ SHIFTS = (-4.0, -3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 
 
 @torch.no_grad()
-def serving_rows(layer: torch.nn.Module, x: torch.Tensor, shift: float, scale: float) -> tuple[ServingRow, ...]:
+def serving_rows(layer: Norm, x: torch.Tensor, shift: float, scale: float) -> tuple[ServingRow, ...]:
     """Shifts around ``shift`` at one ``scale``, ascending, on the data ``x``. ``layer`` has been trained; it is not moved."""
     shifts = sorted({*SHIFTS, shift})
     return tuple(_serving_row(layer, scale * x + value, value, scale) for value in shifts)
 
 
-def _serving_row(layer: torch.nn.Module, x: torch.Tensor, shift: float, scale: float) -> ServingRow:
+def _serving_row(layer: Norm, x: torch.Tensor, shift: float, scale: float) -> ServingRow:
     momentum, counted = layer.momentum, layer.num_batches_tracked
     layer.momentum = 0.0  # train mode without moving what is stored
     train, evaluated = both_modes(layer, x)
@@ -101,9 +101,9 @@ def _serving_row(layer: torch.nn.Module, x: torch.Tensor, shift: float, scale: f
     )
 
 
-def _predicted_gap(layer: torch.nn.Module, x: torch.Tensor) -> float:
+def _predicted_gap(layer: Norm, x: torch.Tensor) -> float:
     """RMS of (x − μ)/s_train − (x − running mean)/s_eval, from first and second moments of each channel."""
-    if layer.running_mean is None:
+    if layer.running_mean is None or layer.running_var is None:
         return 0.0
     rows = channel_rows(x.double())
     mean, var = rows.mean(1), rows.var(1, correction=0)

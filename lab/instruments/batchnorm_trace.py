@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import nn
+
+Norm: TypeAlias = nn.BatchNorm1d | nn.BatchNorm2d
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class NormSettings:
     affine: bool
     track_running_stats: bool
 
-    def make(self) -> nn.Module:
+    def make(self) -> Norm:
         kind = {"BatchNorm1d": nn.BatchNorm1d, "BatchNorm2d": nn.BatchNorm2d}[self.module]
         return kind(
             self.channels,
@@ -68,17 +71,23 @@ class BatchRow:
     """The same for a batch that the module has never seen."""
     formula_error: float
     """Largest distance of the train output from (x − μ)/√(σ_b² + ε) in float64."""
+    gradient_error: float
+    """Largest distance of the input's gradient from (g − mean(g) − y·mean(g·y))/√(σ_b² + ε), relative to the largest one."""
 
 
-def trace_batches(layer: nn.Module, batches: list[torch.Tensor], fresh: torch.Tensor) -> tuple[BatchRow, ...]:
+def trace_batches(layer: Norm, batches: list[torch.Tensor], fresh: torch.Tensor) -> tuple[BatchRow, ...]:
     """Feed the batches to ``layer`` in train mode. Raises ValueError when a batch has one value a channel."""
     return tuple(_row(layer, number, x, fresh) for number, x in enumerate(batches, 1))
 
 
-@torch.no_grad()
-def _row(layer: nn.Module, number: int, x: torch.Tensor, fresh: torch.Tensor) -> BatchRow:
+def _row(layer: Norm, number: int, x: torch.Tensor, fresh: torch.Tensor) -> BatchRow:
+    x = x.detach().requires_grad_()
     train, evaluated = both_modes(layer, x)
-    stored = layer.running_mean is not None
+    incoming = torch.linspace(-1, 1, x.numel(), dtype=x.dtype, device=x.device).view_as(x).sin()
+    (gradient,) = torch.autograd.grad(train, x, incoming)
+    x, train, evaluated = x.detach(), train.detach(), evaluated.detach()
+    by_hand = gradient_by_formula(x, incoming, layer.eps)
+    mean, var, counted = layer.running_mean, layer.running_var, layer.num_batches_tracked
     biased, unbiased = (channel_rows(x).var(1, correction=c) for c in (0, 1))
     return BatchRow(
         batch=number,
@@ -86,10 +95,10 @@ def _row(layer: nn.Module, number: int, x: torch.Tensor, fresh: torch.Tensor) ->
         batch_mean=_list(channel_rows(x).mean(1)),
         batch_var_biased=_list(biased),
         batch_var_unbiased=_list(unbiased),
-        running_mean=_list(layer.running_mean) if stored else None,
-        running_var=_list(layer.running_var) if stored else None,
-        num_batches_tracked=int(layer.num_batches_tracked) if stored else None,
-        weight_of_batch=(1 / number if layer.momentum is None else layer.momentum) if stored else None,
+        running_mean=None if mean is None else _list(mean),
+        running_var=None if var is None else _list(var),
+        num_batches_tracked=None if counted is None else int(counted),
+        weight_of_batch=None if mean is None else 1 / number if layer.momentum is None else layer.momentum,
         train_std=_list(channel_rows(train).std(1, correction=0)),
         eval_std=_list(channel_rows(evaluated).std(1, correction=0)),
         train_mean=_list(channel_rows(train).mean(1)),
@@ -97,10 +106,11 @@ def _row(layer: nn.Module, number: int, x: torch.Tensor, fresh: torch.Tensor) ->
         mode_gap=rms(train - evaluated),
         fresh_gap=_fresh_gap(layer, fresh),
         formula_error=(train.double() - by_formula(x, layer.eps)).abs().max().item(),
+        gradient_error=((gradient.double() - by_hand).abs().max() / by_hand.abs().max().clamp(min=1e-300)).item(),
     )
 
 
-def both_modes(layer: nn.Module, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def both_modes(layer: Norm, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """(train output, eval output); the first moves the running statistics, the second uses them."""
     train = layer.train()(x)
     evaluated = layer.eval()(x)
@@ -115,6 +125,14 @@ def by_formula(x: torch.Tensor, eps: float) -> torch.Tensor:
     return (x.double() - rows.mean(1).view(along)) / (rows.var(1, correction=0).view(along) + eps).sqrt()
 
 
+def gradient_by_formula(x: torch.Tensor, incoming: torch.Tensor, eps: float) -> torch.Tensor:
+    """Gradient of the loss with respect to x in train mode, in float64: mean and variance depend on x as well."""
+    y, g = channel_rows(by_formula(x, eps)), channel_rows(incoming.double())
+    std = (channel_rows(x.double()).var(1, correction=0, keepdim=True) + eps).sqrt()
+    rows = (g - g.mean(1, keepdim=True) - y * (g * y).mean(1, keepdim=True)) / std  # (C, n)
+    return rows.view(x.shape[1], x.shape[0], *x.shape[2:]).transpose(0, 1)
+
+
 def channel_rows(x: torch.Tensor) -> torch.Tensor:
     """(N, C, ...) -> (C, n)."""
     return x.transpose(0, 1).flatten(1)
@@ -125,7 +143,8 @@ def rms(x: torch.Tensor) -> float:
     return math.sqrt(x.double().square().mean().item())
 
 
-def _fresh_gap(layer: nn.Module, fresh: torch.Tensor) -> float:
+@torch.no_grad()
+def _fresh_gap(layer: Norm, fresh: torch.Tensor) -> float:
     """Train output by formula, so that looking does not move the statistics; affine is still 1 and 0."""
     evaluated = layer.eval()(fresh)
     layer.train()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -219,5 +220,5 @@ def _rows(t: torch.Tensor, form: Form) -> torch.Tensor:
     return t.flatten(1)
 
 
-def _corner(t: torch.Tensor) -> tuple[tuple[float, ...], ...]:
+def _corner(t: torch.Tensor) -> tuple[tuple[Any, ...], ...]:
     return tuple(map(tuple, t[:GRID_ROWS, :GRID_COLUMNS].tolist()))

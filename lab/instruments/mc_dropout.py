@@ -55,9 +55,11 @@ def read_mc_dropout(p: float, passes: int, seed: int, device: str, samples: int 
     net = mc_network(p).to(device)
     x = torch.linspace(-2, 2, samples, device=device).unsqueeze(1)  # (N, 1)
     one_pass_s, reference = _timed(net.eval(), x)
-    hidden = net[2](net[1](net[0](x))).double()
-    weight = net[4].weight.double()
-    net[3].train()
+    norm, drop, last = net[1], net[3], net[4]
+    hidden, weight = net[:3](x).double(), last.weight.double()
+    assert isinstance(norm, nn.BatchNorm1d)
+    assert isinstance(weight, torch.Tensor)
+    drop.train()
     started = time.perf_counter()
     outputs = torch.stack([net(x) for _ in range(passes)]).squeeze(2).double()  # (passes, N)
     _wait(device)
@@ -69,7 +71,7 @@ def read_mc_dropout(p: float, passes: int, seed: int, device: str, samples: int 
         passes=passes,
         samples=tuple(McSample(*(float(value) for value in row)) for row in columns),
         mean_std=float(spread.mean()),
-        batchnorm_batches=int(net[1].num_batches_tracked),
+        batchnorm_batches=int(norm.num_batches_tracked or 0),
         one_pass_s=one_pass_s,
         all_passes_s=all_passes_s,
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from torch.autograd.graph import Node
 
 GRADIENTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "grad": torch.enable_grad,
@@ -109,7 +110,8 @@ class _Saved(torch.autograd.graph.saved_tensors_hooks):
 
 
 def _node_count(output: torch.Tensor) -> int:
-    found, todo = set(), [output.grad_fn] if output.grad_fn else []
+    found: set[Node] = set()
+    todo: list[Node | None] = [output.grad_fn]
     while todo:
         node = todo.pop()
         if node is not None and node not in found:

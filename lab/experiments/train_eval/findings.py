@@ -199,7 +199,8 @@ def _norm_defaults(result: Result) -> Iterator[Finding]:
 
 
 def _trace(result: Result) -> Iterator[Finding]:
-    rows = result.batchnorm or ()
+    assert result.batchnorm
+    rows = result.batchnorm
     last = rows[-1]
     biased, unbiased = last.batch_var_biased[0], last.batch_var_unbiased[0]
     yield Finding(
@@ -220,7 +221,7 @@ def _trace(result: Result) -> Iterator[Finding]:
         )
         return
     momentum = (result.chosen or {})["momentum"]
-    start = 1.0 if not rows else _weight_of_start(momentum, len(rows))
+    start = _weight_of_start(momentum, len(rows))
     if start > 0.01:
         yield Finding(
             "warning",
@@ -244,9 +245,10 @@ def _trace(result: Result) -> Iterator[Finding]:
     )  # fmt: skip
     yield Finding(
         "fact",
-        "The train output is the formula",
-        f"(x − μ)/√(σ² + ε) in float64 differs from the module's output by at most {number_text(last.formula_error)}.",
-        {"largest distance": last.formula_error},
+        "Output and gradient are the formula",
+        f"(x − μ)/√(σ² + ε) in float64 differs from the module's output by at most {number_text(last.formula_error)}. The gradient "
+        "subtracts two means, because μ and σ depend on every input of the channel.",
+        {"output, largest distance": last.formula_error, "gradient, relative": last.gradient_error},
     )
 
 

@@ -13,14 +13,16 @@ def _counted(result: Result) -> int:
 
 def _follows(result: Result) -> str:
     """Whether the running mean is nearer to the last batch's mean than to the mean of all."""
-    rows = result.batchnorm or ()
+    assert result.batchnorm
+    rows = result.batchnorm
     plain = sum(row.batch_mean[0] for row in rows) / len(rows)
     last = abs(headline(result) - rows[-1].batch_mean[0])
     return "nearly the last batch" if last < abs(headline(result) - plain) else "slow and smooth"
 
 
 def _is_plain_mean(result: Result) -> str:
-    rows = result.batchnorm or ()
+    assert result.batchnorm
+    rows = result.batchnorm
     plain = sum(row.batch_mean[0] for row in rows) / len(rows)
     return "the plain mean of the batch means" if abs(headline(result) - plain) < 1e-12 else "the last batch's mean"
 

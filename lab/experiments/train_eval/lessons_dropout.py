@@ -16,12 +16,12 @@ def _inside(result: Result) -> str:
 _SHARE = Lesson(
     row="M4",
     title="share dropped",
-    params=Params(p=0.3, passes=300),
-    question="Dropout(0.3) runs 300 times over 128 elements. What share of them is dropped?",
+    params=Params(),
+    question="Dropout(0.5) runs 200 times over 128 elements. What share of them is dropped?",
     choices={
-        "near p, inside a binomial interval": "Every element is dropped on its own with probability 0.3; the count is binomial.",
-        "exactly 0.3": "torch draws each element by itself. It does not pick a fixed number of them.",
-        "clearly away from p": "38,400 draws leave a standard deviation of 0.0023.",
+        "near p, inside a binomial interval": "Every element is dropped on its own with probability 0.5; the count is binomial.",
+        "exactly 0.5": "torch draws each element by itself. It does not pick a fixed number of them.",
+        "clearly away from p": "25,600 draws leave a standard deviation of 0.0031.",
     },
     answer=_inside,
     evidence=headline,
@@ -32,7 +32,7 @@ _SHARE = Lesson(
         "for every call; what is kept is multiplied by 1/(1 − p). In eval mode the layer returns its input."
     ),
     proof=(
-        "The measured share lies inside the 99.9% interval of a binomial with n = 38,400 and p = 0.3. A share outside it for many "
+        "The measured share lies inside the 99.9% interval of a binomial with n = 25,600 and p = 0.5. A share outside it for many "
         "seeds would refute independent draws."
     ),
     recovery="If a network will not overfit one small batch, look at p first. Keep p small before a narrow layer.",

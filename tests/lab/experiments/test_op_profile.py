@@ -8,6 +8,7 @@ import math
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ from lab.experiments.op_profile.trap_programs import PROGRAMS
 from lab.instruments.ceilings import measure_ceilings
 from lab.workloads.own_model import EXAMPLE
 
-SMALL = {"layers": 1, "width": 32, "batch": 2, "seq": 8, "steps": 2, "warmup": 1}
+SMALL: dict[str, Any] = {"layers": 1, "width": 32, "batch": 2, "seq": 8, "steps": 2, "warmup": 1}
 
 
 @pytest.fixture(scope="module", autouse=True)

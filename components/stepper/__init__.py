@@ -1,7 +1,7 @@
 """The transport bar of figures that are stepped or played: first, previous, play, next, last, a slider, the position.
 
 Components v2 take one script, so a figure puts ``JS`` before its own code and ``CSS`` before its own styles. In the script:
-``createStepper(host, onMove)`` fills ``host`` and calls ``onMove(position)``, where position 0 is before the first step and
+``createStepper(host, onMove, word)`` fills ``host`` (``word``: what one step is called) and calls ``onMove(position)``, where position 0 is before the first step and
 position k after the k-th. It returns ``{setCount(count, position, idle), go(position), key(event), stop(), position, count}``;
 ``key`` answers whether it used the key event.
 """

@@ -39,7 +39,7 @@ function iconButton(name, label, onClick) {
   return button
 }
 
-function createStepper(host, onMove) {
+function createStepper(host, onMove, word = "step") {
   const FASTEST_MS = 120, SLOWEST_MS = 1000, WHOLE_PASS_MS = 60000
   let count = 0, position = 0, idle = "", timer = null
   host.classList.add("stepper")
@@ -66,7 +66,8 @@ function createStepper(host, onMove) {
     if (position === count) go(0)
     go(position + 1)
     const pause_ms = Math.max(FASTEST_MS, Math.min(SLOWEST_MS, WHOLE_PASS_MS / count))
-    timer = setInterval(() => (position < count ? go(position + 1, true) : stop()), pause_ms)
+    const stride = Math.ceil((count * FASTEST_MS) / WHOLE_PASS_MS) // thousands of steps are played in a minute too
+    timer = setInterval(() => (position < count ? go(position + stride, true) : stop()), pause_ms)
     paint()
   }
 
@@ -89,7 +90,7 @@ function createStepper(host, onMove) {
     slider.max = count
     slider.value = position
     slider.disabled = !count
-    text.textContent = position ? `step ${position.toLocaleString("en")} of ${count.toLocaleString("en")}` : idle
+    text.textContent = position ? `${word} ${position.toLocaleString("en")} of ${count.toLocaleString("en")}` : idle
     slider.setAttribute("aria-valuetext", text.textContent)
     slider.style.setProperty("--filled", count ? `${(100 * position) / count}%` : "0%")
     buttons.first.disabled = buttons.previous.disabled = !position

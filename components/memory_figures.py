@@ -95,7 +95,6 @@ def _headline(result: Data, key: str) -> None:
         (f"peak, {'predicted' if result['predicted'] else 'measured'}", short(peak["bytes"]), f"{peak['bytes']:,} B"),
         ("falls in", phase_text(peak["phase"]), f"step {peak['step'] + 1}, {peak['op']}"),
         ("most of it", LABELS[largest], short(peak["categories"][largest])),
-        ("saved for backward", short(result["saved_bytes"]), "end of the last forward"),
     ]
     if seconds:
         spread = f"{seconds_text(seconds['min'])} to {seconds_text(seconds['max'])}, without the instrument"

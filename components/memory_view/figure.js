@@ -38,7 +38,7 @@ function buildParts(root) {
 class Figure {
   constructor(root) {
     const parts = (this.parts = buildParts(root))
-    this.stepper = createStepper(parts.transport, position => this.choose(position - 1))
+    this.stepper = createStepper(parts.transport, position => this.choose(position - 1), "instant")
     this.plot = new Plot(parts.stage, { onPick: row => this.stepper.go(row + 1), onHover: (row, event) => this.hover(row, event) })
     this.alive = new Alive(parts.alive)
     this.ranges = element("select", "ranges")
@@ -64,7 +64,7 @@ class Figure {
     this.data = data
     const { parts } = this
     parts.totals.replaceChildren(...data.title.map(text => element("span", "", text)))
-    parts.legend.replaceChildren(...data.layers.map(layer => entry(layer.hue, layer.label)).reverse(), ...(data.unseen?.some(Boolean) ? [entry("unseen-line", "only the allocator sees it")] : []))
+    parts.legend.replaceChildren(...data.layers.map(layer => entry(layer.hue, layer.label)).reverse(), ...(this.plot.unseenShown(data) ? [entry("unseen-line", "only the allocator sees it")] : []))
     parts.stage.setAttribute("aria-label", data.description)
     parts.note.textContent = data.peak.text
     this.plot.show(data)

@@ -2,6 +2,7 @@
 
 const MARGIN = { left: 5.2, right: 0.8, top: 3.4, bottom: 2.7 } // em
 const TICKS = 5
+const SHORT = { forward: "fwd", backward: "bwd", optimizer: "opt", zero_grad: "0" }
 
 function bytesText(count) {
   if (Math.abs(count) < 1024) return `${count.toLocaleString("en")} B`
@@ -135,7 +136,7 @@ class Plot {
       tops.forEach((top, c) => (below[c] = top))
     }
     const { unseen } = this.data
-    if (unseen?.some(Boolean)) {
+    if (this.unseenShown(this.data)) {
       const high = ([a, b, row], c) => below[c] + Math.max(...unseen.slice(a, b)) * (row >= 0)
       const up = columns.map((column, c) => `L${this.xOf(column[0]).toFixed(1)} ${this.yOf(high(column, c)).toFixed(1)}H${this.xOf(column[1]).toFixed(1)}`)
       lines.append(svgElement("path", { d: `M${up.join("").slice(1)}`, class: "unseen" }))
@@ -182,8 +183,8 @@ class Plot {
     const x = this.xOf(start), width = this.xOf(end) - x
     if (name !== "start") bands.append(svgElement("rect", { x, width, y: 1.55 * this.em, height: 1.4 * this.em, class: `band band-${name}` }))
     if (start > 0 && step[start] !== step[start - 1]) bands.append(svgElement("line", { x1: x, x2: x, y1: 0, y2: this.bottom, class: "step-line" }))
-    const text = { optimizer: "optimizer", zero_grad: "zero" }[name] ?? name
-    if (name !== "start" && width > text.length * 0.56 * this.em + 6) bands.append(svgElement("text", { x: x + width / 2, y: 2.6 * this.em, "text-anchor": "middle", class: "band-text" }, text))
+    const text = [name.replace("_", " "), SHORT[name]].find(words => words && width > words.length * 0.56 * this.em + 6)
+    if (name !== "start" && text) bands.append(svgElement("text", { x: x + width / 2, y: 2.6 * this.em, "text-anchor": "middle", class: "band-text" }, text))
     const firstOfStep = start === this.range[0] || step[start] !== step[start - 1] || bandOf(phase, start - 1) === "start"
     if (firstOfStep && name !== "start") bands.append(svgElement("text", { x: x + 0.3 * this.em, y: 1.1 * this.em, class: "step-text" }, `step ${step[start] + 1}`))
   }
@@ -195,6 +196,11 @@ class Plot {
     marks.append(svgElement("path", { d: `M${x} ${y - 2}l-6 -10h12z`, class: "peak" }))
     const text = svgElement("text", { x: x + (toLeft ? -10 : 10), y: y - 4, "text-anchor": toLeft ? "end" : "start", class: "peak-text" }, `peak ${bytesText(peak.bytes)}`)
     marks.append(text)
+  }
+
+  // A line one pixel above the areas would only blur their edge.
+  unseenShown(data) {
+    return Boolean(data.unseen) && Math.max(...data.unseen) > 0.01 * data.peak.bytes
   }
 
   moveCursor(row) {

@@ -141,9 +141,3 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
             return torch.optim.AdamW(model.parameters(), lr=1e-4, **how)
     momentum = 0.9 if recipe.optimizer == "momentum" else 0.0
     return torch.optim.SGD(model.parameters(), lr=1e-3, momentum=momentum, **how)
-
-
-def in_bfloat16(model: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Turn the model into bfloat16 in place, and return its floating-point inputs in it."""
-    model.to(torch.bfloat16)
-    return tuple(x.to(torch.bfloat16) if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in inputs)

@@ -100,10 +100,17 @@ class _Measurement:
 
     def _predict(self) -> tuple[Tracked | None, str]:
         """The same training on fake tensors; None with the reason where a program needs values."""
-        found = track(self.params, fake=True)
-        if found.fault is None or self.params.predict:
-            return found, ""
-        return None, f"{found.fault.type}: {found.fault.explanation or found.fault.message}"[:300]
+        try:
+            found = track(self.params, fake=True)
+        except SubjectError as error:
+            if self.params.predict:
+                raise
+            fault = error.fault
+        else:
+            if found.fault is None or self.params.predict:
+                return found, ""
+            fault = found.fault
+        return None, f"{fault.type}: {fault.explanation or fault.message}"[:300]
 
     def _unseen(self, chosen: Tracked) -> tuple[dict[int, int] | None, str]:
         if self.predicted:

@@ -31,7 +31,7 @@ class Params:
 
     model: str = knob("gpt", choices=("mlp", "cnn", "gpt", "lstm", "own"))
     """The network. `own`: your program defines `model` and `batch`, and perhaps `loss`."""
-    layers: int = knob(4, low=1, high=128)
+    layers: int = knob(2, low=1, high=128)
     """Blocks of the network."""
     width: int = knob(128, low=8, high=16_384)
     """Features of a layer, channels of the CNN. From 128 on a multiple of 64 for gpt, whose heads are 64 wide."""

@@ -27,7 +27,7 @@ class Track(TorchDispatchMode):
 
     def __init__(self, cap=math.inf):
         super().__init__()
-        self.known, self.now, self.peak, self.cap = {}, 0, 0, cap
+        self.known, self.now, self.peak, self.cap, self.alive_then = {}, 0, 0, cap, None
 
     def add(self, tensor):
         storage = tensor.untyped_storage()
@@ -37,7 +37,8 @@ class Track(TorchDispatchMode):
         self.known[key] = weakref.ref(storage, lambda _: self.remove(key, size))
         self.now += size
         if self.now > self.cap:
-            raise MemoryError(f"asked for {size:,} B with {self.now - size:,} B alive, the cap is {self.cap:,} B")
+            self.alive_then = self.now - size
+            raise MemoryError(f"asked for {size:,} B with {self.alive_then:,} B alive, the cap is {self.cap:,} B")
         self.peak = max(self.peak, self.now)
 
     def remove(self, key, size):
@@ -71,6 +72,8 @@ def script(params: Params) -> str:
     parts = [_HEAD, f'\nDEVICE = "{params.device}"\ntorch.manual_seed({params.seed})\n']
     if params.device != "cpu":
         parts.append("torch.set_default_device(DEVICE)\n")
+    if params.precision == "bf16":
+        parts.append("torch.set_default_dtype(torch.bfloat16)\n")
     if params.predict:
         parts.append(
             "from torch._subclasses.fake_tensor import FakeTensorMode\n\nFakeTensorMode().__enter__()  # shapes without data\n"
@@ -100,8 +103,6 @@ def _built(params: Params) -> str:
     if params.checkpoint != "none" and params.model != "lstm":
         every = params.layers if params.checkpoint == "all" else min(params.every, params.layers)
         made += f"model.blocks.every, model.blocks.reentrant = {every}, {params.reentrant}\n"
-    if params.precision == "bf16":
-        made += "model.to(torch.bfloat16)\nx = x.to(torch.bfloat16) if x.is_floating_point() else x\n"
     loss = f"\n\ndef loss_of(model, batch):\n    x, y = batch\n    return {rule}\n"
     return f"{constants}\n\n{classes}\n\n{made}batch = (x, y)\n{loss}"
 
@@ -177,7 +178,7 @@ def _training(params: Params, forward: list[str], keep: list[str]) -> list[str]:
 
 def _report(params: Params) -> str:
     if params.cap_bytes:
-        return 'print("most bytes alive under the cap:")\nprint(track.peak)\n'
+        return 'print("bytes alive at the failing request:")\nprint(track.alive_then)\n'
     if params.leak != "none":
         return 'print("bytes that the last step left behind:")\nprint(ends[-1] - ends[-2])\n'
     return 'print("peak in bytes:")\nprint(track.peak)\n'

@@ -117,7 +117,7 @@ def _training_changes(params: Params) -> Iterator[Setting]:
     both = {"precision": "bf16_autocast", "checkpoint": "every", "every": 1}
     yield Setting("mixed precision and checkpointing", both)
     if params.optimizer in ("adam", "adamw"):
-        lean = {"accumulate": min(params.batch, 64), "one_backward": False, "optimizer_impl": "fused"}
+        lean = {"accumulate": min(params.batch, 4), "one_backward": False, "optimizer_impl": "fused"}
         yield Setting(f"both, fused, {lean['accumulate']} micro-batches", both | lean)
 
 

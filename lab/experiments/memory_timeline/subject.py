@@ -15,7 +15,7 @@ from lab.experiments.memory_timeline.schema import Params
 from lab.workloads import models, program
 from lab.workloads.checkpointing import under_checkpoint
 from lab.workloads.own_model import OwnModelError, own_model
-from lab.workloads.training_step import Loss, Recipe, Task, Training, in_bfloat16
+from lab.workloads.training_step import Loss, Recipe, Task, Training
 
 
 @dataclass
@@ -38,13 +38,13 @@ class SubjectError(Exception):
 
 
 def build(params: Params) -> Subject:
-    """Build on the default device. Raises SubjectError."""
+    """Build on the default device, under ``program.torch_defaults``. Raises SubjectError."""
+    if params.precision == "bf16":  # parameters and data are made in it: a fake LSTM cannot be cast afterwards
+        torch.set_default_dtype(torch.bfloat16)
     if params.model == "own":
         return _own(params)
     made = models.build(params.model, layers=params.layers, width=params.width, batch=params.batch, seq=params.seq)
     (x,), model = made.inputs, made.model
-    if params.precision == "bf16":
-        (x,) = in_bfloat16(model, (x,))
     model, segments = _checkpointed(model, params)
     parts = zip(x.chunk(params.accumulate), made.target.chunk(params.accumulate), strict=True)
     losses: list[Loss] = [lambda x=x, y=y: made.criterion(model(x), y) for x, y in parts]
@@ -75,9 +75,6 @@ def _own(params: Params) -> Subject:
 def _own_training(params: Params, ran: program.Ran) -> Subject:
     names = dict(ran.namespace)
     whole = own_model(names)
-    if params.precision == "bf16":
-        names["batch"] = _in_bfloat16(names["batch"])
-        whole.model.to(torch.bfloat16)
     model, segments = _checkpointed(whole.model, params)
     names["model"] = model
     if not any(p.requires_grad for p in model.parameters()):
@@ -119,8 +116,3 @@ def _rebuilt(batch: Any, tensors: Any) -> Any:
     if isinstance(batch, Mapping):
         return {name: _rebuilt(part, tensors) for name, part in batch.items()}
     return type(batch)([_rebuilt(part, tensors) for part in batch]) if isinstance(batch, (list, tuple)) else batch
-
-
-def _in_bfloat16(batch: Any) -> Any:
-    cast = [t.to(torch.bfloat16) if t.is_floating_point() else t for t in _tensors(batch)]
-    return _rebuilt(batch, iter(cast))

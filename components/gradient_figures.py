@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import altair as alt
 import pandas as pd
@@ -15,35 +15,65 @@ from components.palette import Theme
 from components.training_map import KEYS, training_map
 from lab.quantities import number_text, seconds_text
 
-__all__ = ["KEYS", "draw", "draw_tables", "headline", "pick_lines", "pick_view"]
+__all__ = ["KEYS", "draw", "draw_tables", "headline", "pick"]
 
 Data = Mapping[str, Any]
-Lines = tuple[tuple[str, ...], str]
-"""Quantities over depth, and the statistic."""
+
+
+class Picked(NamedTuple):
+    """What the visitor wants to see."""
+
+    view: str
+    quantities: tuple[str, ...] = ()
+    statistic: str = "norm"
+
+
 VIEWS = ("Depth", "Training", "Clipping", "Shares")
 _ROWS = 5_000
+_NAMED = ("NaN", "Infinity", "-Infinity")
+_SCIENTIFIC, _PERCENT = "%.3g", "percent"
 _COLUMNS = {
-    "name": "Module, or position in the network.",
-    "why_none": "Why there is no gradient, or why it is exactly zero.",
-    "weight_grad_norm": "Euclidean norm of the gradient of the layer's weights.",
-    "clipped_grad_norm": "The same after clipping.",
-    "bias_grad_norm": "Of the gradient of the biases.",
-    "activation_grad_norm": "Of the gradient of the layer's output.",
-    "cotangent_grad_norm": "The same when a random tensor is sent back instead of the loss's gradient.",
-    "predicted_grad_norm": "What the theory says to that, from the last layer back.",
-    "activation_rms": "Root mean square of the layer's output.",
-    "update_ratio": "Norm of the weights' change at the first step against their norm.",
-    "weight_grad_rms": "",
-    "weight_grad_mean": "",
-    "weight_grad_max": "Largest magnitude.",
-    "activation_grad_rms": "",
-    "activation_mean": "",
-    "activation_max": "Largest magnitude.",
-    "saturated_share": "Values of the activation function within 1 % of a bound.",
-    "dead_share": "Units that are zero for the whole batch.",
-    "underflow_fp16_share": "Weight gradients, zeros aside, that would be zero in fp16.",
-    "underflow_bf16_share": "The same in bf16.",
-    "parameters": "Numbers in weights and biases.",
+    "name": ("layer", "Module, or position in the network.", None),
+    "why_none": ("why none or zero", "Why there is no gradient, or why it is exactly zero.", None),
+    "weight_grad_norm": ("weight gradient", "Euclidean norm of the gradient of the layer's weights.", _SCIENTIFIC),
+    "clipped_grad_norm": ("after clipping", "The same after clipping.", _SCIENTIFIC),
+    "bias_grad_norm": ("bias gradient", "Norm of the gradient of the biases.", _SCIENTIFIC),
+    "activation_grad_norm": ("activation gradient", "Norm of the gradient of the layer's output.", _SCIENTIFIC),
+    "cotangent_grad_norm": ("random cotangent", "The same when a random tensor is sent back.", _SCIENTIFIC),
+    "predicted_grad_norm": ("predicted", "What the theory says to that, from the last layer back.", _SCIENTIFIC),
+    "activation_rms": ("activation RMS", "Root mean square of the layer's output.", _SCIENTIFIC),
+    "update_ratio": ("update ratio", "Norm of the weights' change at step 1 against their norm.", _SCIENTIFIC),
+    "saturated_share": ("saturated", "Values of the activation function within 1 % of a bound.", _PERCENT),
+    "dead_share": ("silent units", "Units that are zero for the whole batch.", _PERCENT),
+    "underflow_fp16_share": ("zero in fp16", "Weight gradients, zeros aside, that would be zero.", _PERCENT),
+    "underflow_bf16_share": ("zero in bf16", "The same in bf16.", _PERCENT),
+    "weight_grad_rms": ("weight gradient RMS", "", _SCIENTIFIC),
+    "weight_grad_mean": ("weight gradient mean", "", _SCIENTIFIC),
+    "weight_grad_max": ("weight gradient max", "Largest magnitude.", _SCIENTIFIC),
+    "activation_grad_rms": ("activation gradient RMS", "", _SCIENTIFIC),
+    "activation_grad_mean": ("activation gradient mean", "", _SCIENTIFIC),
+    "activation_grad_max": ("activation gradient max", "Largest magnitude.", _SCIENTIFIC),
+    "activation_mean": ("activation mean", "", _SCIENTIFIC),
+    "activation_max": ("activation max", "Largest magnitude.", _SCIENTIFIC),
+    "parameters": ("parameters", "Numbers in weights and biases.", None),
+}
+_STEP_COLUMNS = {
+    "step": ("step", "", None),
+    "layer": ("layer", "", None),
+    **{q: _COLUMNS[q] for q in ("weight_grad_norm", "activation_grad_norm", "activation_rms", "update_ratio")},
+}
+_CLIP_COLUMNS = {
+    "step": ("step", "", None),
+    "norm_before": ("norm before", "Of all gradients as one vector, in float64.", _SCIENTIFIC),
+    "norm_after": ("norm after", "", _SCIENTIFIC),
+    "returned": (
+        "returned",
+        "What clip_grad_norm_ returned: the norm before, in the gradients' own dtype.",
+        _SCIENTIFIC,
+    ),
+    "cosine": ("cosine", "Between before and after.", "%.6f"),
+    "clipped": ("clipped", "Whether any value changed.", None),
+    "changed_share": ("values changed", "", _PERCENT),
 }
 
 
@@ -66,26 +96,16 @@ def headline(result: Any) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def pick_view(key: str, *, clips: bool) -> str:
-    """The views to choose from; only the one that is picked is drawn."""
-    names = [name for name in VIEWS if clips or name != "Clipping"]
-    picked = st.segmented_control("View", names, default="Depth", required=True, key=key, label_visibility="collapsed")
-    return str(picked)
-
-
-def pick_lines(key: str, results: Sequence[Data]) -> Lines:
-    """Which quantities are drawn over depth, and which of their statistics."""
-    theory = any(layer["cotangent_grad_norm"] is not None for r in results for layer in r["layers"])
-    offered = [name for name in depth.QUANTITIES if theory or name != "random cotangent"]
+def pick(key: str, results: Sequence[Data]) -> Picked:
+    """The view, of which only one is drawn; for the view over depth also what is drawn."""
+    clips = any(result["clipping"]["kind"] != "none" for result in results)
     with st.container(horizontal=True, vertical_alignment="center", key=f"{key}-pick"):
-        chosen = st.pills(
-            "Lines",
-            offered,
-            selection_mode="multi",
-            default=offered[:2],
-            key=f"{key}-lines",
-            label_visibility="collapsed",
+        views = [name for name in VIEWS if clips or name != "Clipping"]
+        view = st.segmented_control(
+            "View", views, default="Depth", required=True, key=f"{key}-view", label_visibility="collapsed"
         )
+        if view != "Depth":
+            return Picked(str(view))
         statistic = st.segmented_control(
             "Statistic",
             list(depth.STATISTICS),
@@ -94,22 +114,31 @@ def pick_lines(key: str, results: Sequence[Data]) -> Lines:
             key=f"{key}-stat",
             label_visibility="collapsed",
         )
-    return tuple(name for name in offered if name in chosen) or (offered[0],), str(statistic)
+    theory = any(layer["cotangent_grad_norm"] is not None for r in results for layer in r["layers"])
+    offered = [name for name in depth.QUANTITIES if theory or name != "random cotangent"]
+    chosen = st.pills(
+        "Lines", offered, selection_mode="multi", default=offered[:2], key=f"{key}-lines", label_visibility="collapsed"
+    )
+    return Picked("Depth", tuple(name for name in offered if name in chosen) or (offered[0],), str(statistic))
 
 
-def draw(view: str, result: Data, key: str, together: Sequence[Data], lines: Lines, *, presenter: bool) -> None:
+def draw(picked: Picked, result: Data, key: str, together: Sequence[Data], *, presenter: bool) -> None:
     """Headline numbers and the picked view of one result; ``together``: all results that share its axes."""
     if not result["layers"]:
         return
-    _metrics(view, result, key)
-    height = 620 if presenter else 420
-    if view == "Depth":
-        quantities, statistic = lines
-        domain = depth.domain_of([r["layers"] for r in together], quantities, statistic)
-        _chart(depth.depth_chart(result["layers"], quantities, statistic, theme(), domain, height=height), key, "depth")
-    elif view == "Training":
+    _metrics(picked.view, result, key, short=len(together) > 1)
+    height = 600 if presenter else 440
+    if picked.view == "Depth":
+        domain = depth.domain_of([r["layers"] for r in together], picked.quantities, picked.statistic)
+        what = result["layers"], picked.quantities, picked.statistic, theme(), domain
+        _chart(
+            depth.depth_chart(*what, height=height, font_px=18 if presenter else 12, narrow=len(together) > 1),
+            key,
+            "depth",
+        )
+    elif picked.view == "Training":
         training_map(result, key=f"{key}-map", presenter=presenter)
-    elif view == "Shares":
+    elif picked.view == "Shares":
         _shares(result, key, height)
     else:
         _clipping(result, key, height)
@@ -128,22 +157,23 @@ def _clipping(result: Data, key: str, height: int) -> None:
     if result["clipping"]["kind"] == "none" or not result["clipping"]["steps"]:
         st.text("This run does not clip.")
         return
-    _chart(clipping.norms_chart(result["clipping"], theme(), height=height * 9 // 20), key, "norms")
-    _chart(clipping.layers_chart(result["layers"], theme(), height=height * 11 // 20), key, "clipped")
+    _chart(clipping.norms_chart(result["clipping"], theme(), height=height * 13 // 20), key, "norms")
+    _chart(clipping.layers_chart(result["layers"], theme(), height=height * 13 // 20), key, "clipped")
 
 
 def _chart(chart: depth.Layered | alt.Chart, key: str, name: str) -> None:
     st.altair_chart(chart, key=f"{key}-{name}", width="stretch")
 
 
-def _metrics(view: str, result: Data, key: str) -> None:
+def _metrics(view: str, result: Data, key: str, *, short: bool) -> None:
     """Three numbers in a row; the same place in every view, so that nothing jumps."""
     with st.container(key=f"{key}-headline"):
         for column, (name, value, against) in zip(st.columns(3), _NUMBERS[view](result), strict=False):
             with column.container(gap=None):
                 st.caption(name)
                 st.markdown(f"#### {value}")
-                st.caption(against)
+                if not short:
+                    st.caption(against)
 
 
 def _depth_numbers(result: Data) -> list[tuple[str, str, str]]:
@@ -233,48 +263,56 @@ def _conditions(result: Data) -> None:
 
 
 def draw_tables(result: Data, key: str) -> None:
-    """The numbers behind the figures."""
+    """The numbers behind the figures; nothing where nothing was measured."""
+    if not result["layers"]:
+        return
     layers, steps, clipped = st.tabs(["Layers", "Steps", "Clipping"])
     with layers:
-        helps = {
-            name: text
-            for name, text in _COLUMNS.items()
-            if any(layer[name] not in (None, "") for layer in result["layers"])
-        }
-        _table([{name: _plain(layer[name]) for name in helps} for layer in result["layers"]], helps, f"{key}-layers")
+        _table(result["layers"], _COLUMNS, f"{key}-layers")
         if result["layers_cut"]:
             st.caption(f"{result['layers_cut']} more layers are not kept.")
     with steps:
-        rows = [
-            {"step": s["step"], "layer": layer["name"], **{q: _plain(s[q][i]) for q in ("weight_grad_norm", "activation_grad_norm", "activation_rms", "update_ratio") if i < len(s[q])}}
-            for s in result["steps"]
-            for i, layer in enumerate(result["layers"])
-        ]  # fmt: skip
-        _table(rows, {}, f"{key}-steps")
+        _table(_step_rows(result), _STEP_COLUMNS, f"{key}-steps")
     with clipped:
-        _table(
-            [{name: _plain(value) for name, value in step.items()} for step in result["clipping"]["steps"]],
-            {},
-            f"{key}-clip",
-        )
-        if result["clipping"]["total_norms"]:
-            norms = ", ".join(
-                f"{'type ' if 'sum' not in k else ''}{k}: {_text(v)}"
-                for k, v in result["clipping"]["total_norms"].items()
+        _table(result["clipping"]["steps"], _CLIP_COLUMNS, f"{key}-clip")
+        norms = result["clipping"]["total_norms"]
+        if norms:
+            words = ", ".join(
+                f"{'' if 'sum' in name else 'type '}{name} {_text(value)}" for name, value in norms.items()
             )
-            st.caption(f"Norm of all gradients at step 1 before clipping. {norms}.")
+            st.caption(f"Norm of all gradients at step 1, before clipping: {words}.")
 
 
-def _table(rows: list[dict[str, Any]], helps: Mapping[str, str], key: str) -> None:
-    columns = {name: st.column_config.Column(help=text or None) for name, text in helps.items()}
-    st.dataframe(pd.DataFrame(rows[:_ROWS]), hide_index=True, column_config=columns, key=key)
+def _step_rows(result: Data) -> list[dict[str, Any]]:
+    quantities = [name for name in _STEP_COLUMNS if name not in ("step", "layer")]
+    return [
+        {"step": s["step"], "layer": layer["name"], **{q: s[q][i] if i < len(s[q]) else None for q in quantities}}
+        for s in result["steps"]
+        for i, layer in enumerate(result["layers"])
+    ]
+
+
+def _table(rows: Sequence[Data], known: Mapping[str, tuple[str, str, str | None]], key: str) -> None:
+    """Only the columns in which something stands."""
+    columns = {name: about for name, about in known.items() if any(row[name] not in (None, "") for row in rows)}
+    odd = {name for name in columns if any(row[name] in _NAMED for row in rows)}  # a table shows NaN as None
+    shown = [{name: _cell(row[name]) if name in odd else row[name] for name in columns} for row in rows[:_ROWS]]
+    configs = {
+        name: _column(label, about, None if name in odd else form) for name, (label, about, form) in columns.items()
+    }
+    st.dataframe(pd.DataFrame(shown), hide_index=True, column_config=configs, key=key)
     if len(rows) > _ROWS:
         st.caption(f"The first {_ROWS:,} of {len(rows):,} rows.")
 
 
-def _plain(value: Any) -> Any:
-    """NaN and infinity by their wire names become numbers."""
-    return float(value) if value in ("NaN", "Infinity", "-Infinity") else value
+def _column(label: str, about: str, number_format: str | None) -> Any:
+    if number_format is None:
+        return st.column_config.Column(label, help=about or None)
+    return st.column_config.NumberColumn(label, help=about or None, format=number_format)
+
+
+def _cell(value: Any) -> str | None:
+    return None if value is None else number_text(float(value))
 
 
 def _text(value: Any) -> str:

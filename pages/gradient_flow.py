@@ -21,10 +21,9 @@ with experiment_page(
     drawn = [side for side in (page.pinned, page.side) if page.side and side]
     results = [side.wire for side in drawn]
     if any(result["layers"] for result in results):
-        view = figures.pick_view("gf-view", clips=any(result["clipping"]["kind"] != "none" for result in results))
-        lines = figures.pick_lines("gf", results) if view == "Depth" else ((), "norm")
+        picked = figures.pick("gf", results)
         for side in page.sides():
-            figures.draw(view, side.wire, side.key, results, lines, presenter=page.presenting)
+            figures.draw(picked, side.wire, side.key, results, presenter=page.presenting)
     if page.side:
         with page.aside:
             program_output(

@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from components.charts.depth import Layered, number
+from components.charts.depth import Layered, decades_axis, layer_axis, number
 from components.palette import MEMORY, Theme
 from lab.quantities import number_text
 
@@ -17,7 +17,7 @@ _BEFORE, _AFTER, _RETURNED, _LIMIT = "before", "after", "returned by clip_grad_n
 _HUES = {_BEFORE: "gradients", _AFTER: "parameters", _RETURNED: "optimizer state", _LIMIT: "temporaries"}
 
 
-def norms_chart(clipping: Mapping[str, Any], theme: Theme, *, height: int = 240) -> Layered:
+def norms_chart(clipping: Mapping[str, Any], theme: Theme, *, height: int = 300) -> Layered:
     """Norm of all gradients together, over the steps."""
     names = {_BEFORE: "norm_before", _AFTER: "norm_after", _RETURNED: "returned"}
     rows = [
@@ -32,7 +32,7 @@ def norms_chart(clipping: Mapping[str, Any], theme: Theme, *, height: int = 240)
     found = [name for name in names if name in drawn] + ([_LIMIT] if limit and limit > 0 else [])
     color = _color(found, theme)
     x = alt.X("step:Q", axis=alt.Axis(title="training step", format="d", tickMinStep=1, grid=False))
-    y = _y(f"{clipping['norm_type']}-norm of all gradients (log)", domain)
+    y = _y(f"{clipping['norm_type']}-norm of all (log)", domain)
     tooltip = [alt.Tooltip("step:Q"), alt.Tooltip("series:N", title="norm"), alt.Tooltip("shown:N", title="value")]
     is_returned = frame["series"] == _RETURNED
     finite = frame["drawable"]
@@ -46,12 +46,8 @@ def norms_chart(clipping: Mapping[str, Any], theme: Theme, *, height: int = 240)
         .mark_point(size=140, strokeWidth=2, filled=False)
         .encode(x, y, color, tooltip=tooltip)
     )
-    edge = (
-        alt.Chart(frame[~finite])
-        .mark_text(fontWeight="bold", fontSize=13)
-        .encode(x, y, color, alt.Text("shown:N"), tooltip=tooltip)
-    )
-    layers = [line, rings, edge]
+    edge = _edge(frame, x, y, color, tooltip=tooltip)
+    layers = [line, rings, *edge]
     if limit and limit > 0:
         rule = alt.Chart(pd.DataFrame({"at": [limit], "series": [_LIMIT]})).mark_rule(strokeDash=[6, 4], strokeWidth=2)
         layers.insert(0, rule.encode(alt.Y("at:Q"), color))
@@ -61,30 +57,24 @@ def norms_chart(clipping: Mapping[str, Any], theme: Theme, *, height: int = 240)
 def layers_chart(layers: Sequence[Mapping[str, Any]], theme: Theme, *, height: int = 300) -> Layered:
     """Weight gradients of each layer at the first step, before and after: one line joins the two."""
     rows = [
-        (layer["name"], name, value)
-        for layer in layers
+        (i, layer["name"], name, value)
+        for i, layer in enumerate(layers, 1)
         for name, key in ((_BEFORE, "weight_grad_norm"), (_AFTER, "clipped_grad_norm"))
         if (value := number(layer[key])) is not None
     ]
-    frame, domain = _frame(rows, ["layer", "series", "value"], None)
-    x = alt.X(
-        "layer:N", sort=None, axis=alt.Axis(title="layer, from input to output", labelAngle=-45, labelOverlap=True)
-    )
-    y = _y("norm of the weight gradient at step 1 (log)", domain)
+    frame, domain = _frame(rows, ["position", "layer", "series", "value"], None)
+    x = layer_axis(layers)
+    y = _y("weight gradient norm (log)", domain)
     color = _color([_BEFORE, _AFTER], theme)
     tooltip = [alt.Tooltip("layer:N"), alt.Tooltip("series:N", title="norm"), alt.Tooltip("shown:N", title="value")]
     joined = (
         alt.Chart(frame)
         .mark_line(strokeWidth=1.5, opacity=0.5, color=MEMORY[theme]["temporaries"])
-        .encode(x, y, alt.Detail("layer:N"))
+        .encode(x, y, alt.Detail("position:Q"))
     )
     points = alt.Chart(frame[frame["drawable"]]).mark_circle(size=90, opacity=1).encode(x, y, color, tooltip=tooltip)
-    edge = (
-        alt.Chart(frame[~frame["drawable"]])
-        .mark_text(fontWeight="bold", fontSize=13)
-        .encode(x, y, color, alt.Text("shown:N"), tooltip=tooltip)
-    )
-    return alt.layer(joined, points, edge).properties(height=height)
+    edge = _edge(frame, x, y, color, tooltip=tooltip)
+    return alt.layer(joined, points, *edge).properties(height=height)
 
 
 def _frame(rows: list[Any], columns: list[str], extra: float | None) -> tuple[pd.DataFrame, tuple[float, float]]:
@@ -100,13 +90,22 @@ def _frame(rows: list[Any], columns: list[str], extra: float | None) -> tuple[pd
 
 
 def _y(title: str, domain: tuple[float, float]) -> alt.Y:
-    low, high = (round(math.log10(bound)) for bound in domain)
-    ticks = [10.0**power for power in range(low, high + 1, max(1, math.ceil((high - low) / 6)))]
     return alt.Y(
-        "at:Q",
-        axis=alt.Axis(title=title, format="~e", values=ticks),
-        scale=alt.Scale(type="log", domain=list(domain), nice=False),
+        "at:Q", axis=decades_axis(title, domain, 5), scale=alt.Scale(type="log", domain=list(domain), nice=False)
     )
+
+
+def _edge(frame: pd.DataFrame, *encodings: Any, tooltip: list[alt.Tooltip]) -> list[alt.Chart]:
+    """Zeros, NaN and infinities by name, the series below each other; what several have in common once."""
+    hidden = frame["drawable"] | frame.duplicated([str(frame.columns[0]), "shown"])
+    rows = frame[~hidden]
+    series = list(dict.fromkeys(rows["series"]))
+    return [
+        alt.Chart(rows[rows["series"] == name])
+        .mark_text(fontWeight="bold", fontSize=13, dy=13 * i)
+        .encode(*encodings, alt.Text("shown:N"), tooltip=tooltip)
+        for i, name in enumerate(series)
+    ]
 
 
 def _color(names: Sequence[str], theme: Theme) -> alt.Color:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -82,6 +83,8 @@ def depth_chart(
     domain: Domain,
     *,
     height: int = 420,
+    font_px: int = 12,
+    narrow: bool = False,
 ) -> Layered:
     """One line for each quantity over the layers. Zeros and values that are not finite stand at the edge, by name."""
     rows = pd.DataFrame(_values(layers, quantities, statistic), columns=["position", "layer", "series", "value"])
@@ -92,9 +95,9 @@ def depth_chart(
     predicted["shown"] = [number_text(v) for v in predicted["at"]]
     drawable = rows[[_drawable(v) for v in rows["value"]]]
     edge = rows[[not _drawable(v) for v in rows["value"]]]
-    x, y = _x(layers), _log_y(domain, statistic, quantities)
+    x, y = layer_axis(layers), _log_y(domain, statistic, quantities)
     names = [*quantities, *([PREDICTED] if len(predicted) else [])]
-    color = _color(names, theme)
+    color = _color(names, theme, 1 if narrow else 2)
     tooltip = [
         alt.Tooltip("layer:N"),
         alt.Tooltip("series:N", title="quantity"),
@@ -115,7 +118,7 @@ def depth_chart(
         .mark_text(fontWeight="bold", fontSize=13, baseline="middle")
         .encode(x, y, color, alt.Text("shown:N"), tooltip=tooltip)
     )
-    return alt.layer(*_rules(domain, theme), dashed, lines, marks).properties(height=height)
+    return alt.layer(*_rules(domain, theme, font_px), dashed, lines, marks).properties(height=height)
 
 
 def shares_chart(layers: Sequence[Layer], theme: Theme, *, height: int = 420) -> alt.Chart | None:
@@ -134,7 +137,7 @@ def shares_chart(layers: Sequence[Layer], theme: Theme, *, height: int = 420) ->
     )
     tooltip = [alt.Tooltip("layer:N"), alt.Tooltip("series:N", title="share"), alt.Tooltip("share:Q", format=".4%")]
     chart = alt.Chart(pd.DataFrame(rows)).mark_line(point=alt.OverlayMarkDef(size=45), strokeWidth=2.5)
-    return chart.encode(_x(layers), y, _color(names, theme), tooltip=tooltip).properties(height=height)
+    return chart.encode(layer_axis(layers), y, _color(names, theme, 2), tooltip=tooltip).properties(height=height)
 
 
 def _values(layers: Sequence[Layer], quantities: Sequence[str], statistic: str) -> list[tuple[int, str, str, float]]:
@@ -165,36 +168,38 @@ def _drawable(value: float) -> bool:
     return 0 < value < math.inf
 
 
-def _x(layers: Sequence[Layer]) -> alt.X:
-    if len(layers) <= _MOST_NAMES:
-        return alt.X(
-            "layer:N",
-            sort=None,
-            axis=alt.Axis(title="layer, from input to output", labelAngle=-30 if len(layers) > 6 else 0),
-        )
-    word = str(next((layer["name"] for layer in layers if layer["inner"]), "layer")).split(" ")[0]
-    first = next(i for i, layer in enumerate(layers, 1) if layer["inner"])
+def layer_axis(layers: Sequence[Layer]) -> alt.X:
+    """One place a layer, in order. Many layers of one name are labelled by their number."""
+    names = [str(layer["name"]) for layer in layers]
+    numbered = len(names) > _MOST_NAMES
+    word = next((layer["name"] for layer in layers if layer["inner"]), "layer").split(" ")[0]
+    labels = [name.removeprefix(f"{word} ") if numbered else name for name in names]
     axis = alt.Axis(
-        title=f"{word}, from input to output",
-        format="d",
-        tickMinStep=1,
+        title=f"{word if numbered else 'layer'}, from input to output",
+        values=list(range(1, len(names) + 1)),
+        labelExpr=f"{json.dumps(labels)}[datum.value - 1]",
+        labelAngle=-30 if not numbered and len(names) > 5 else 0,
+        labelOverlap="greedy" if numbered else False,
         grid=False,
-        labelExpr=f"datum.value - {first - 1}",
     )
-    return alt.X("position:Q", axis=axis, scale=alt.Scale(domain=[0.5, len(layers) + 0.5], nice=False))
+    return alt.X("position:Q", axis=axis, scale=alt.Scale(domain=[0.5, len(names) + 0.5], nice=False))
 
 
 def _log_y(domain: Domain, statistic: str, quantities: Sequence[str]) -> alt.Y:
-    low, high = (round(math.log10(bound)) for bound in domain)
-    step = max(1, math.ceil((high - low) / _TICKS))
-    ticks = [10.0**power for power in range(low, high + 1, step)]
     what = quantities[0] if len(quantities) == 1 else "gradient or activation"
     word = "magnitude of the mean" if statistic == "mean" else "largest magnitude" if statistic == "max" else statistic
-    axis = alt.Axis(title=f"{word} of {what} (log)", format="~e", values=ticks)
+    axis = decades_axis(f"{word} of {what} (log)", domain, _TICKS)
     return alt.Y("at:Q", axis=axis, scale=alt.Scale(type="log", domain=list(domain), nice=False, clamp=True))
 
 
-def _color(names: Sequence[str], theme: Theme) -> alt.Color:
+def decades_axis(title: str, domain: Domain, most: int) -> alt.Axis:
+    """Powers of ten, at most so many."""
+    low, high = (round(math.log10(bound)) for bound in domain)
+    ticks = [10.0**power for power in range(low, high + 1, max(1, math.ceil((high - low) / most)))]
+    return alt.Axis(title=title, format="~e", values=ticks)
+
+
+def _color(names: Sequence[str], theme: Theme, columns: int) -> alt.Color:
     scale = alt.Scale(domain=list(names), range=[MEMORY[theme][_HUES[name]] for name in names])
     return alt.Color(
         "series:N",
@@ -203,7 +208,7 @@ def _color(names: Sequence[str], theme: Theme) -> alt.Color:
             title=None,
             orient="top",
             labelLimit=320,
-            columns=3 if len(names) > 4 else 4,
+            columns=columns,
             symbolType="stroke",
             symbolStrokeWidth=4,
             symbolSize=250,
@@ -211,7 +216,7 @@ def _color(names: Sequence[str], theme: Theme) -> alt.Color:
     )
 
 
-def _rules(domain: Domain, theme: Theme) -> list[alt.Chart]:
+def _rules(domain: Domain, theme: Theme, font_px: int) -> list[alt.Chart]:
     """The smallest numbers of the formats, where the axis reaches them."""
     rows = [
         {"at": value, "name": f"{name} {value:.1e}"}
@@ -222,7 +227,7 @@ def _rules(domain: Domain, theme: Theme) -> list[alt.Chart]:
         return []
     ink = MEMORY[theme]["temporaries"]
     base = alt.Chart(pd.DataFrame(rows)).encode(alt.Y("at:Q"))
-    label = base.mark_text(align="right", baseline="bottom", dy=-2, fontSize=11, color=ink, opacity=0.9).encode(
+    label = base.mark_text(align="right", baseline="bottom", dy=-2, fontSize=font_px, color=ink, opacity=0.9).encode(
         alt.Text("name:N"), x=alt.value("width")
     )
     return [base.mark_rule(strokeDash=[2, 3], color=ink, opacity=0.8), label]

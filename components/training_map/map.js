@@ -1,7 +1,7 @@
 // Heat map of training: canvas for the cells, the stepper for the time. See the NOTE in __init__.py for the colours.
 
 const MAPS = new WeakMap()
-const LEFT = 62, RIGHT = 10, TOP = 18, BOTTOM = 34, GAP = 26, LOSS_SHARE = 0.24
+const LOSS_SHARE = 0.24
 
 export default function ({ data, parentElement }) {
   let map = MAPS.get(parentElement)
@@ -94,10 +94,11 @@ class TrainingMap {
   // Where things are, in pixels.
   layout() {
     const { width, height } = this.field.getBoundingClientRect(), { loss, layers } = this.data
-    const left = LEFT, right = width - RIGHT, inner = height - TOP - BOTTOM - GAP
-    const lossBottom = TOP + inner * LOSS_SHARE, top = lossBottom + GAP, bottom = height - BOTTOM
+    const em = parseFloat(getComputedStyle(this.root).fontSize)
+    const left = 5 * em, right = width - 0.5 * em, lossTop = 1.5 * em, gap = 2.1 * em, bottom = height - 2.8 * em
+    const lossBottom = lossTop + (bottom - lossTop - gap) * LOSS_SHARE, top = lossBottom + gap
     return {
-      width, height, left, right, lossTop: TOP, lossBottom, top, bottom,
+      em, width, height, left, right, lossTop, lossBottom, top, bottom,
       w: (right - left) / Math.max(loss.length, 1), h: (bottom - top) / Math.max(layers.length, 1),
     }
   }
@@ -147,11 +148,11 @@ class TrainingMap {
     const inset = l.w > 6 ? 0.5 : 0
     rows.forEach((values, row) => values.forEach((value, step) => {
       if (value === null || value === undefined) return
-      const x = l.left + step * l.w, y = l.bottom - (row + 1) * l.h
+      const x = l.left + step * l.w, y = Math.round(l.bottom - (row + 1) * l.h), h = Math.round(l.bottom - row * l.h) - y
       draw.globalAlpha = step < at || !at ? 1 : 0.13
       if (!isNumber(value)) {
         draw.fillStyle = this.colours.fault
-        draw.fillRect(x + inset, y, l.w - 2 * inset, l.h + 0.3)
+        draw.fillRect(x + inset, y, l.w - 2 * inset, h)
         if (l.h > 7 && l.w > 7) {
           draw.fillStyle = this.ink
           draw.textAlign = "center"
@@ -162,7 +163,7 @@ class TrainingMap {
       }
       const t = value > 0 ? Math.max(-1, Math.min(1, Math.log10(value / reference) / decades)) : -1
       draw.fillStyle = `color-mix(in oklab, ${t < 0 ? this.colours.vanishing : this.colours.exploding} ${Math.abs(t) * 100}%, ${this.colours.healthy})`
-      draw.fillRect(x + inset, y, l.w - 2 * inset, l.h + 0.3)
+      draw.fillRect(x + inset, y, l.w - 2 * inset, h)
     }))
     draw.globalAlpha = 1
   }
@@ -198,7 +199,7 @@ class TrainingMap {
     }
     draw.textAlign = "center"
     loss.forEach((value, step) => { // not a number: at the top
-      if (!isNumber(value) && (step === 0 || isNumber(loss[step - 1]))) draw.fillText(`✕ loss ${short(value)}`, Math.min(l.left + (step + 0.5) * l.w, l.right - 30), l.lossTop + 8)
+      if (!isNumber(value) && (step === 0 || isNumber(loss[step - 1]))) draw.fillText(`✕ loss ${short(value)}`, Math.min(l.left + (step + 0.5) * l.w, l.right - 3 * l.em), l.lossTop - 0.6 * l.em)
     })
   }
 
@@ -208,20 +209,20 @@ class TrainingMap {
     draw.globalAlpha = 0.85
     draw.textAlign = "left"
     draw.textBaseline = "alphabetic"
-    draw.fillText("loss (log)", 0, 11)
-    draw.fillText(`${this.data.quantities[this.quantity].name}, by layer`, 0, l.top - 8)
+    draw.fillText("loss (log)", 0, 0.9 * l.em)
+    draw.fillText(`${this.data.quantities[this.quantity].name}, by layer`, 0, l.top - 0.5 * l.em)
     draw.textBaseline = "middle"
     draw.textAlign = "right"
-    const every = Math.ceil(15 / l.h)
+    const every = Math.ceil((1.15 * l.em) / l.h)
     layers.forEach((name, row) => {
       if (row % every === 0) draw.fillText(name.length > 9 ? `…${name.slice(-8)}` : name, l.left - 6, l.bottom - (row + 0.5) * l.h)
     })
     draw.textAlign = "center"
-    const stride = [1, 2, 5, 10, 20, 50].find(n => l.w * n > 26) ?? 100
+    const stride = [1, 2, 5, 10, 20, 50].find(n => l.w * n > 2 * l.em) ?? 100
     loss.forEach((_, step) => {
-      if ((step + 1) % stride === 0 || step === 0) draw.fillText(String(step + 1), l.left + (step + 0.5) * l.w, l.bottom + 10)
+      if ((step + 1) % stride === 0 || step === 0) draw.fillText(String(step + 1), l.left + (step + 0.5) * l.w, l.bottom + 0.8 * l.em)
     })
-    draw.fillText("training step", (l.left + l.right) / 2, l.bottom + 26)
+    draw.fillText("training step", (l.left + l.right) / 2, l.bottom + 2.1 * l.em)
     draw.globalAlpha = 1
   }
 

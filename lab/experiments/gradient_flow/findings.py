@@ -81,13 +81,13 @@ def _over_depth(result: Result) -> Iterator[Finding]:
     change = _of_family(result, _critical(result))
     if total < 0:
         text = (
-            f"Every layer multiplies the gradient by {10**decades:.2f} on its way back, so {first.name} gets 10^{total:.1f} of what "
+            f"Every layer multiplies the gradient by {10**decades:.2f} on its way back, so {first.name} gets {_power(total)} of what "
             f"{last.name} gets. {_cause(result)}"
         )
         yield Finding("warning", "The gradient vanishes", text, evidence, None, _repair(result, change), change)
     else:
         text = (
-            f"Every layer multiplies the gradient by {10**decades:.2f} on its way back, so {first.name} gets 10^{total:.1f} times what "
+            f"Every layer multiplies the gradient by {10**decades:.2f} on its way back, so {first.name} gets {_power(total)} times what "
             f"{last.name} gets. {_cause(result)}"
         )
         yield Finding("warning", "The gradient explodes", text, evidence, None, _repair(result, change), change)
@@ -261,6 +261,10 @@ def _share(value: float | None) -> str:
     if 0 < value < 0.001:
         return "less than 0.1 %"
     return "more than 99.9 %" if 0.999 < value < 1 else f"{100 * value:.3g} %"
+
+
+def _power(exponent: float) -> str:
+    return f"10^{exponent:.1f}".replace("-", "−")
 
 
 def _shown(value: float | None) -> float | str:

@@ -10,6 +10,7 @@ from lab.experiments.gradient_flow.clip_lessons import CLIP_LESSONS
 from lab.experiments.gradient_flow.programs import FROZEN, ON_THE_BOUND
 from lab.experiments.gradient_flow.readings import NAMES, READINGS
 from lab.experiments.gradient_flow.schema import Params, Result
+from lab.workloads.own_model import EXAMPLE
 
 _LEVEL, _VANISHES, _EXPLODES = "it stays about the same", "it vanishes", "it explodes"
 _LEVEL_WHY = "Level means that one layer neither shrinks nor grows it: χ = σw²·E[φ'²] must be 1, and that takes the right initial weights."
@@ -200,6 +201,19 @@ _DEPTH_LESSONS: tuple[tuple[str, Lesson], ...] = (
             "no, it is zero by construction": "A gradient near zero with a healthy one beside it needs a reason; rounding noise is one.",
         },
         lambda r: "no, it is zero by construction" if READINGS["bias"](r) < 1e-5 else "yes, it vanishes",
+    ),
+    _lesson(
+        "slope",
+        "N1",
+        "a model of your own",
+        Params(family="own", code=EXAMPLE),
+        "A classifier with three linear layers and tanh. What happens to the gradient on its way to the first?",
+        (
+            "Where the gradient of a given model goes, layer by layer.",
+            "Hooks on every module that owns parameters see its output and the gradient that arrives there. Any nn.Module with a batch can be measured.",
+            "Over three layers the gradient loses a factor of about four: nothing to repair. The same change per layer over thirty would be a fault.",
+            "Change the program: more layers, another activation, a layer that is not used. Define loss(model, batch) where the default does not fit.",
+        ),
     ),
     _lesson(
         "missing",

@@ -23,7 +23,7 @@ from lab.workloads.networks import (
     initialise,
     input_shape,
 )
-from lab.workloads.own_model import EXAMPLE, OwnModelError, own_model
+from lab.workloads.own_model import OwnModelError, own_model
 
 MOST_LAYERS = 400
 
@@ -124,7 +124,7 @@ def own_subject(params: Params) -> Subject | Fault:
             "OwnModelError",
             "There is no program yet.",
             explanation="A program for this page defines model and batch, and where the default does not fit, loss(model, batch).",
-            repair=f"Write, for instance:\n{EXAMPLE}",
+            repair="Begin with the preset 'a model of your own' and change it.",
         )
     names = program.namespace()
     ran = program.run_program(params.code, names, wall_s=0.4 * limits.wall_s, printed_bytes=limits.printed_bytes)

@@ -75,7 +75,7 @@ STEP: dict[Theme, dict[str, str]] = {
         "optimizer": "#5b21b6",
         "synchronisation": "#fdba74",
         "rest": "#64748b",
-        "without the profiler": "#f1f5f9",
+        "without the profiler": "#cbd5e1",
     },
 }
 """Parts of a training step, in the order in which it runs them; ``without the profiler`` is a step that was not cut."""

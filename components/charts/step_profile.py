@@ -24,7 +24,7 @@ PARTS = {
 BARE = "without the profiler"
 _WARM_UPS, _PROFILED = 4, 6
 """Bars drawn of each kind; the others are like them."""
-_ROW_PX = 30
+_ROW_PX, _TEXT_PX = 30, 11
 _CLIP = 2.5
 """A first step that is so many times longer than all others is cut off and labelled."""
 
@@ -32,7 +32,8 @@ _CLIP = 2.5
 def step_chart(
     iterations: Sequence[Mapping[str, Any]], bare_s: Mapping[str, float], *, theme: Theme
 ) -> alt.LayerChart | alt.FacetChart:
-    """One bar a step, cut into its parts. ``iterations`` in wire form; ``bare_s``: median, min, max of the bare steps."""
+    """One bar a step, cut into its parts. ``iterations`` in wire form; ``bare_s``: median, min, max of the
+    bare steps. ``scale``: of rows and type, for a projector."""
     rows, totals = _step_rows(iterations, bare_s)
     order = [total["step"] for total in totals]
     limit_ms = _limit(totals)
@@ -44,16 +45,18 @@ def step_chart(
     ]
     ends["cut"] = ends["total_ms"] > limit_ms
     x = alt.X("start_ms:Q", title="time of one step (ms)", scale=alt.Scale(domain=[0, limit_ms * 1.16], nice=False))
-    y = alt.Y("step:N", sort=order, title=None, axis=alt.Axis(labelLimit=180, ticks=False, domain=False))
+    y = alt.Y(
+        "step:N", sort=order, title=None, axis=alt.Axis(labelLimit=260, labelOverlap=False, ticks=False, domain=False)
+    )
     names = [name for name in STEP[theme] if name in set(data["part"])]
     colour = alt.Color(
         "part:N",
         scale=alt.Scale(domain=names, range=[STEP[theme][name] for name in names]),
-        legend=alt.Legend(title=None, orient="top", columns=4, symbolType="square", symbolStrokeWidth=0),
+        legend=alt.Legend(title=None, orient="top", columns=4, symbolType="square", symbolStrokeWidth=0, labelLimit=0),
     )
     bars = (
         alt.Chart(data)
-        .mark_bar(clip=True, height=_ROW_PX * 0.62, stroke=GRAPH[theme]["frame"], strokeWidth=0.5)
+        .mark_bar(clip=True, height=_ROW_PX * scale * 0.62, stroke=GRAPH[theme]["frame"], strokeWidth=0.5)
         .encode(
             x=x, x2="end_ms:Q", y=y, color=colour,
             tooltip=[
@@ -69,13 +72,15 @@ def step_chart(
         .mark_rule(color=ink, strokeWidth=2)
         .encode(x="low_ms:Q", x2="high_ms:Q")
     )
-    inside = base.transform_filter("datum.cut").mark_text(align="right", dx=-6, color="#111827", fontWeight=600)
-    outside = base.transform_filter("!datum.cut").mark_text(align="left", dx=6, color=ink)
+    inside = base.transform_filter("datum.cut").mark_text(
+        align="right", dx=-6, color="#ffffff", fontWeight=600, fontSize=_TEXT_PX * scale
+    )
+    outside = base.transform_filter("!datum.cut").mark_text(align="left", dx=6, color=ink, fontSize=_TEXT_PX * scale)
     texts = [mark.encode(x="at:Q" if i else "edge:Q", text="label:N") for i, mark in enumerate((inside, outside))]
     ends["edge"] = limit_ms * 1.15
     ends["at"] = ends[["at", "high_ms"]].max(axis=1).clip(upper=limit_ms)
     return alt.layer(bars, spans, *texts).properties(
-        height=_ROW_PX * len(order) + 90, description=_described(totals, rows)
+        height=_ROW_PX * scale * len(order) + 90, description=_described(totals, rows)
     )
 
 
@@ -164,14 +169,21 @@ def ceiling_rows(
     return rows
 
 
-def ceiling_chart(rows: Sequence[Mapping[str, Any]], *, theme: Theme) -> alt.LayerChart | alt.FacetChart:
-    """``rows`` of ``ceiling_rows``: two bars an operator, against the measured ceilings."""
+def ceiling_chart(
+    rows: Sequence[Mapping[str, Any]], *, theme: Theme, scale: float = 1.0
+) -> alt.LayerChart | alt.FacetChart:
+    """``rows`` of ``ceiling_rows``: two bars an operator, against the measured ceilings. ``scale`` as above."""
     data = pd.DataFrame(rows)
     colours = {"arithmetic": STEP[theme]["forward"], "memory traffic": STEP[theme]["synchronisation"]}
     order = list(dict.fromkeys(data["operator"]))
     share = alt.X("share:Q", title="share of what this device can do (measured)", axis=alt.Axis(format=".0%"),
                   scale=alt.Scale(domain=[0, max(1.05, max(row["share"] for row in rows) * 1.15)], nice=False))  # fmt: skip
-    y = alt.Y("operator:N", sort=order, title=None, axis=alt.Axis(labelLimit=260, ticks=False, domain=False))
+    y = alt.Y(
+        "operator:N",
+        sort=order,
+        title=None,
+        axis=alt.Axis(labelLimit=260 * scale, labelOverlap=False, ticks=False, domain=False),
+    )
     base = alt.Chart(data).encode(y=y, yOffset=alt.YOffset("ceiling:N", sort=list(colours)))
     bars = base.mark_bar(stroke=GRAPH[theme]["ink"], strokeWidth=0.4).encode(
         x=share,
@@ -185,7 +197,9 @@ def ceiling_chart(rows: Sequence[Mapping[str, Any]], *, theme: Theme) -> alt.Lay
             alt.Tooltip("share", title="share of the ceiling", format=".1%"), alt.Tooltip("time", title="time, all calls"),
         ],
     )  # fmt: skip
-    texts = base.mark_text(align="left", dx=4, color=GRAPH[theme]["ink"], fontSize=11).encode(x=share, text="rate:N")
+    texts = base.mark_text(align="left", dx=4, color=GRAPH[theme]["ink"], fontSize=_TEXT_PX * scale).encode(
+        x=share, text="rate:N"
+    )
     line = (
         alt.Chart(pd.DataFrame({"share": [1.0]}))
         .mark_rule(color=GRAPH[theme]["fault"], strokeDash=[5, 4])
@@ -193,5 +207,5 @@ def ceiling_chart(rows: Sequence[Mapping[str, Any]], *, theme: Theme) -> alt.Lay
     )
     said = ", ".join(f"{row['operator']}: {row['rate']}, {row['share']:.0%} of {row['ceiling']}" for row in rows)
     return alt.layer(bars, texts, line).properties(
-        height=44 * len(order) + 60, description=f"Reached against measured ceilings. {said}."
+        height=44 * scale * len(order) + 60, description=f"Reached against measured ceilings. {said}."
     )

@@ -65,7 +65,8 @@ def _verdict(page: ExperimentPage, side: Side) -> None:
             for name, share in verdict["shares"].items()
             if name != verdict["bound"] and (share >= 0.005 or name in ("host", "device"))
         ]
-        numbers += [("profiler", f"× {overhead['ratio']:.2f}", f"{overhead['events_per_step']:,} events a step")]
+        cost = f"× {overhead['ratio']:.2f}" if overhead["ratio"] > 1.02 else "≈ × 1"
+        numbers.append(("profiler", cost, f"{overhead['events_per_step']:,} events a step"))
         if result["ceilings"] and (reached := _reached(result)):
             numbers.append(("arithmetic", f"{reached:.0%}", "of a large matmul"))
         with st.container(horizontal=True, gap="medium"):
@@ -104,7 +105,7 @@ def _try(state: PageState, job_id: str, change: dict[str, Any]) -> None:
 
 
 def _step(page: ExperimentPage, side: Side, result: Data) -> None:
-    chart = step_chart(result["iterations"], result["overhead"]["bare_s"], theme=theme())
+    chart = step_chart(result["iterations"], result["overhead"]["bare_s"], theme=theme(), scale=_scale(page))
     st.altair_chart(chart, key=f"{side.key}-step", width="stretch")
     if result["steps_cut"]:
         st.caption(result["steps_cut"])
@@ -149,7 +150,7 @@ def _ceilings(page: ExperimentPage, side: Side, result: Data) -> None:
     if not rows:
         st.text("No operator of this step has a known amount of arithmetic or traffic.")
         return
-    st.altair_chart(ceiling_chart(rows, theme=theme()), key=f"{side.key}-ceilings", width="stretch")
+    st.altair_chart(ceiling_chart(rows, theme=theme(), scale=_scale(page)), key=f"{side.key}-ceilings", width="stretch")
     st.caption(
         "Traffic is the least that the shapes allow: every input read once, every output written once. Over 100 % of the "
         "traffic ceiling: the data came from a cache. An operator far below both ceilings is too small, or waits."
@@ -205,6 +206,10 @@ def _self_by_name(result: Data) -> dict[str, float]:
     for name, self_s in zip(result["calls"]["name"], result["calls"]["self_s"], strict=True):
         found[name] = found.get(name, 0.0) + self_s * 1e3 / result["profiled_steps"]
     return found
+
+
+def _scale(page: ExperimentPage) -> float:
+    return 1.6 if page.presenting else 1.0
 
 
 def headline(result: Any) -> dict[str, float]:

@@ -65,12 +65,12 @@ def _busy_and_slow(result: Result) -> Iterator[Finding]:
     busy, reached = busy_share(result), arithmetic_share(result)
     if not result.ceilings or not (busy > 0.6 and reached < 0.4):
         return
-    what = "The device is" if result.device_busy_s is not None else "Operators are"
+    what = "A kernel is running" if result.device_busy_s is not None else "An operator is running"
     yield Finding(
         "surprise",
         f"Busy {busy:.0%} of the time, at {reached:.0%} of the arithmetic",
-        f"{what} at work for {busy:.0%} of the step, and does {number_text(reached * result.ceilings.flops_per_s / 1e9)} of the "
-        f"{number_text(result.ceilings.flops_per_s / 1e9)} GFLOP/s that a large matmul reaches here. Busy says that something "
+        f"{what} for {busy:.0%} of the step, and the step reaches {number_text(reached * result.ceilings.flops_per_s / 1e9)} of the "
+        f"{number_text(result.ceilings.flops_per_s / 1e9)} GFLOP/s of a large matmul. Busy says that something "
         "ran, not that it ran well: traffic, small shapes and elementwise operators take the rest.",
         {"busy": round(busy, 3), "share of the arithmetic": round(reached, 3)},
         repair="Look at Ceilings: operators near the traffic ceiling want fewer bytes, those far from both want larger shapes.",

@@ -125,7 +125,7 @@ def test_a_slow_loader_makes_the_step_input_bound():
     assert result.verdict.bound == "input"
     assert result.verdict.next_change == {"workers": 1}
     assert result.step
-    assert result.step.data_loading_s > 0.016
+    assert (result.step.data_loading_s or 0) > 0.016
 
 
 def test_loader_processes_serve_the_same_step():

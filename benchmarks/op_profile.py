@@ -46,7 +46,7 @@ def _tables(events: int, rounds: int) -> dict[str, Any]:
         ours.append(_seconds(lambda: _our_tables(profiler)))
         gc.collect()
         theirs.append(_seconds(lambda: (profiler.events(), profiler.key_averages())))
-        found = len(profiler.events())
+        found = len(profiler.events() or ())
     return {
         "name": f"profile to tables, {events:,} events",
         "ratio": median(theirs) / median(ours),

@@ -30,58 +30,68 @@ _CLIP = 2.5
 
 
 def step_chart(
-    iterations: Sequence[Mapping[str, Any]], bare_s: Mapping[str, float], *, theme: Theme
+    iterations: Sequence[Mapping[str, Any]], bare_s: Mapping[str, float], *, theme: Theme, scale: float = 1.0
 ) -> alt.LayerChart | alt.FacetChart:
-    """One bar a step, cut into its parts. ``iterations`` in wire form; ``bare_s``: median, min, max of the
-    bare steps. ``scale``: of rows and type, for a projector."""
+    """One bar a step, cut into its parts. ``iterations`` in wire form; ``bare_s``: median, min, max of the bare steps.
+
+    ``scale``: of rows and type, for a projector.
+    """
     rows, totals = _step_rows(iterations, bare_s)
-    order = [total["step"] for total in totals]
     limit_ms = _limit(totals)
-    data, ends = pd.DataFrame(rows), pd.DataFrame(totals)
-    ends["at"] = ends["total_ms"].clip(upper=limit_ms)
-    ends["label"] = [
-        f"{text}  (cut off)" if total > limit_ms else text
-        for text, total in zip(ends["text"], ends["total_ms"], strict=True)
-    ]
-    ends["cut"] = ends["total_ms"] > limit_ms
-    x = alt.X("start_ms:Q", title="time of one step (ms)", scale=alt.Scale(domain=[0, limit_ms * 1.16], nice=False))
     y = alt.Y(
-        "step:N", sort=order, title=None, axis=alt.Axis(labelLimit=260, labelOverlap=False, ticks=False, domain=False)
+        "step:N",
+        sort=[total["step"] for total in totals],
+        title=None,
+        axis=alt.Axis(labelLimit=260, labelOverlap=False, ticks=False, domain=False),
     )
+    bars = _bars(rows, limit_ms, theme, _ROW_PX * scale * 0.62).encode(y=y)
+    return alt.layer(bars, *_labels(totals, limit_ms, GRAPH[theme]["ink"], y, _TEXT_PX * scale)).properties(
+        height=_ROW_PX * scale * len(totals) + 90, description=_described(totals, rows)
+    )
+
+
+def _bars(rows: Sequence[Mapping[str, Any]], limit_ms: float, theme: Theme, height_px: float) -> alt.Chart:
+    data = pd.DataFrame(rows)
     names = [name for name in STEP[theme] if name in set(data["part"])]
-    colour = alt.Color(
-        "part:N",
-        scale=alt.Scale(domain=names, range=[STEP[theme][name] for name in names]),
-        legend=alt.Legend(title=None, orient="top", columns=4, symbolType="square", symbolStrokeWidth=0, labelLimit=0),
-    )
-    bars = (
+    legend = alt.Legend(title=None, orient="top", columns=4, symbolType="square", symbolStrokeWidth=0, labelLimit=0)
+    domain = alt.Scale(domain=[0, limit_ms * 1.16], nice=False)
+    return (
         alt.Chart(data)
-        .mark_bar(clip=True, height=_ROW_PX * scale * 0.62, stroke=GRAPH[theme]["frame"], strokeWidth=0.5)
+        .mark_bar(clip=True, height=height_px, stroke=GRAPH[theme]["frame"], strokeWidth=0.5)
         .encode(
-            x=x, x2="end_ms:Q", y=y, color=colour,
+            x=alt.X("start_ms:Q", title="time of one step (ms)", scale=domain, axis=alt.Axis(tickCount=10)),
+            x2="end_ms:Q",
+            color=alt.Color(
+                "part:N", scale=alt.Scale(domain=names, range=[STEP[theme][name] for name in names]), legend=legend
+            ),
             tooltip=[
                 alt.Tooltip("step", title="step"), alt.Tooltip("part", title="part"),
                 alt.Tooltip("text", title="time"), alt.Tooltip("share", title="share of this step", format=".1%"),
             ],
         )
     )  # fmt: skip
-    base = alt.Chart(ends).encode(y=y)
-    ink = GRAPH[theme]["ink"]
-    spans = (
-        base.transform_filter("isValid(datum.low_ms)")
-        .mark_rule(color=ink, strokeWidth=2)
-        .encode(x="low_ms:Q", x2="high_ms:Q")
-    )
-    inside = base.transform_filter("datum.cut").mark_text(
-        align="right", dx=-6, color="#ffffff", fontWeight=600, fontSize=_TEXT_PX * scale
-    )
-    outside = base.transform_filter("!datum.cut").mark_text(align="left", dx=6, color=ink, fontSize=_TEXT_PX * scale)
-    texts = [mark.encode(x="at:Q" if i else "edge:Q", text="label:N") for i, mark in enumerate((inside, outside))]
+
+
+def _labels(
+    totals: Sequence[Mapping[str, Any]], limit_ms: float, ink: str, y: alt.Y, size_px: float
+) -> list[alt.Chart]:
+    """The total at the end of each bar, the span of the bare steps, and a word on a bar that is cut off."""
+    ends = pd.DataFrame(totals)
+    ends["cut"] = ends["total_ms"] > limit_ms
+    ends["label"] = ends["text"].where(~ends["cut"], ends["text"] + "  (cut off)")
+    ends["at"] = ends[["total_ms", "high_ms"]].max(axis=1).clip(upper=limit_ms)
     ends["edge"] = limit_ms * 1.15
-    ends["at"] = ends[["at", "high_ms"]].max(axis=1).clip(upper=limit_ms)
-    return alt.layer(bars, spans, *texts).properties(
-        height=_ROW_PX * scale * len(order) + 90, description=_described(totals, rows)
+    base = alt.Chart(ends).encode(y=y)
+    span = base.transform_filter("isValid(datum.low_ms)").mark_rule(color=ink, strokeWidth=2)
+    inside = base.transform_filter("datum.cut").mark_text(
+        align="right", dx=-6, color="#ffffff", fontWeight=600, fontSize=size_px
     )
+    outside = base.transform_filter("!datum.cut").mark_text(align="left", dx=6, color=ink, fontSize=size_px)
+    return [
+        span.encode(x="low_ms:Q", x2="high_ms:Q"),
+        inside.encode(x="edge:Q", text="label:N"),
+        outside.encode(x="at:Q", text="label:N"),
+    ]
 
 
 def _step_rows(

@@ -72,7 +72,7 @@ def mask_chart(reading: Mapping[str, Any], theme: Theme) -> Drawn:
     shown = f"{rows} of {grid['rows_of']} rows and {columns} of {grid['columns_of']} columns"
     whole = rows == grid["rows_of"] and columns == grid["columns_of"]
     return alt.layer(cells, marks, heads).properties(
-        height=CELL_PX * (rows + 1),
+        height=CELL_PX * rows + 110,
         title=alt.Title("× dropped" + ("" if whole else f"  ·  shown: {shown}"), fontSize=12, fontWeight="normal", anchor="start"),
         description="Output of the layer in two passes in train mode and in eval mode, a cell an element; dropped cells have a cross.",
     )  # fmt: skip

@@ -62,8 +62,8 @@ class Params:
     """Batches of training before the statistics are looked at."""
     momentum: float | None = knob(0.1, low=0.0, high=1.0)
     """Weight of the new batch in the running statistics. None: all batches weigh the same."""
-    eps: float = knob(1e-5, low=0.0, high=1.0)
-    """Added to the variance before the square root."""
+    eps: float = knob(1e-5, low=1e-15, high=1.0)
+    """Added to the variance before the square root; torch refuses 0 in train mode."""
     affine: bool = knob(True)
     """Learnable weight and bias; they start at 1 and 0."""
     track_running_stats: bool = knob(True)

@@ -15,7 +15,7 @@ PREDICTING = "predict-first"
 
 def predict_toggle(state: PageState) -> None:
     """Remembered for the visit, on every page."""
-    key = state.key("predict")
+    key = state.key("predict-first")  # a knob may be called predict
     st.toggle(
         "Predict first",
         st.session_state.get(PREDICTING, False),

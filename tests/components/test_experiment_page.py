@@ -208,7 +208,7 @@ def test_a_repair_is_one_click_and_only_sets_what_a_control_accepts(fake):
 
 def test_predict_first_covers_the_answer_until_a_guess(fake):
     at = visit()
-    at.toggle(key="ex-predict").set_value(True)
+    at.toggle(key="ex-predict-first").set_value(True)
     run(at)
     assert not any(text.startswith("figure") or text == HOSTILE for text in texts(at))
     assert "Does the product grow?" in prose(at)

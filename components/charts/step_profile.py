@@ -30,40 +30,59 @@ _CLIP = 2.5
 
 
 def step_chart(
-    iterations: Sequence[Mapping[str, Any]], bare_s: Mapping[str, float], *, theme: Theme, scale: float = 1.0
+    iterations: Sequence[Mapping[str, Any]],
+    bare_s: Mapping[str, float],
+    *,
+    theme: Theme,
+    scale: float = 1.0,
+    brief: bool = False,
+    limit_ms: float | None = None,
 ) -> alt.LayerChart | alt.FacetChart:
     """One bar a step, cut into its parts. ``iterations`` in wire form; ``bare_s``: median, min, max of the bare steps.
 
-    ``scale``: of rows and type, for a projector.
+    ``scale``: of rows and type, for a projector. ``brief``: first, bare and median profiled step only. ``limit_ms``: end
+    of the axis, to compare two charts. The legend is ``STEP`` of the palette; see ``parts_of``.
     """
-    rows, totals = _step_rows(iterations, bare_s)
-    limit_ms = _limit(totals)
+    rows, totals = _step_rows(iterations, bare_s, brief)
+    limit_ms = limit_ms or step_limit(iterations, bare_s)
     y = alt.Y(
         "step:N",
         sort=[total["step"] for total in totals],
         title=None,
         axis=alt.Axis(labelLimit=260, labelOverlap=False, ticks=False, domain=False),
     )
-    bars = _bars(rows, limit_ms, theme, _ROW_PX * scale * 0.62).encode(y=y)
+    bars = _bars(rows, limit_ms, theme, _ROW_PX * scale * 0.62, brief).encode(y=y)
     return alt.layer(bars, *_labels(totals, limit_ms, GRAPH[theme]["ink"], y, _TEXT_PX * scale)).properties(
-        height=_ROW_PX * scale * len(totals) + 90, description=_described(totals, rows)
+        height=_ROW_PX * scale * len(totals) + 50, description=_described(totals, rows)
     )
 
 
-def _bars(rows: Sequence[Mapping[str, Any]], limit_ms: float, theme: Theme, height_px: float) -> alt.Chart:
+def step_limit(iterations: Sequence[Mapping[str, Any]], bare_s: Mapping[str, float]) -> float:
+    """Right end of the axis in ms, without room for labels."""
+    totals = _step_rows(iterations, bare_s, False)[1]
+    others = [max(total["total_ms"], total["high_ms"] or 0.0) for total in totals if not _starts(total["step"])]
+    first = max((total["total_ms"] for total in totals if _starts(total["step"])), default=0.0)
+    longest = max(others)
+    return first if longest < first <= _CLIP * longest else longest
+
+
+def parts_of(iterations: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The parts that the chart draws, for a legend."""
+    measured = [name for field, name in PARTS.items() if any(i["parts"] and i["parts"][field] for i in iterations)]
+    return [*measured, BARE]
+
+
+def _bars(rows: Sequence[Mapping[str, Any]], limit_ms: float, theme: Theme, height_px: float, brief: bool) -> alt.Chart:
     data = pd.DataFrame(rows)
-    names = [name for name in STEP[theme] if name in set(data["part"])]
-    legend = alt.Legend(title=None, orient="top", columns=4, symbolType="square", symbolStrokeWidth=0, labelLimit=0)
-    domain = alt.Scale(domain=[0, limit_ms * 1.16], nice=False)
+    colours = alt.Scale(domain=list(STEP[theme]), range=list(STEP[theme].values()))
+    room = alt.Scale(domain=[0, limit_ms * (1.6 if brief else 1.16)], nice=False)
     return (
         alt.Chart(data)
         .mark_bar(clip=True, height=height_px, stroke=GRAPH[theme]["frame"], strokeWidth=0.5)
         .encode(
-            x=alt.X("start_ms:Q", title="time of one step (ms)", scale=domain, axis=alt.Axis(tickCount=10)),
+            x=alt.X("start_ms:Q", title="time of one step (ms)", scale=room, axis=alt.Axis(tickCount=4 if brief else 10)),
             x2="end_ms:Q",
-            color=alt.Color(
-                "part:N", scale=alt.Scale(domain=names, range=[STEP[theme][name] for name in names]), legend=legend
-            ),
+            color=alt.Color("part:N", scale=colours, legend=None),
             tooltip=[
                 alt.Tooltip("step", title="step"), alt.Tooltip("part", title="part"),
                 alt.Tooltip("text", title="time"), alt.Tooltip("share", title="share of this step", format=".1%"),
@@ -95,22 +114,28 @@ def _labels(
 
 
 def _step_rows(
-    iterations: Sequence[Mapping[str, Any]], bare_s: Mapping[str, float]
+    iterations: Sequence[Mapping[str, Any]], bare_s: Mapping[str, float], brief: bool
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """(one row a part of a step, one row a step)."""
-    shown: dict[str, Mapping[str, Any]] = {}
-    for kind, most in (("first", 1), ("warm-up", _WARM_UPS)):
-        found = [i for i in iterations if i["kind"] == kind]
-        shown |= {kind if most == 1 else f"{kind} {n}": i for n, i in enumerate(found[:most], 1)}
-    shown = {"first step" if name == "first" else name: i for name, i in shown.items()}
-    profiled = [i for i in iterations if i["kind"] == "profiled"]
-    rows = [row for name, i in shown.items() for row in _parts(name, i)]
-    totals = [_total(name, i["total_s"]) for name, i in shown.items()]
-    rows.append(_part(BARE, BARE, 0.0, bare_s["median"], bare_s["median"]))
-    totals.append(_total(BARE, bare_s["median"], bare_s["min"], bare_s["max"]))
-    for number, i in enumerate(profiled[:_PROFILED], 1):
-        rows += _parts(f"profiled {number}", i)
-        totals.append(_total(f"profiled {number}", i["total_s"]))
+    kinds = {kind: [i for i in iterations if i["kind"] == kind] for kind in ("first", "warm-up", "profiled")}
+    before = {"first step": kinds["first"][0]} if kinds["first"] else {}
+    if brief:
+        ordered = sorted(kinds["profiled"], key=lambda i: i["total_s"])
+        after = {"profiled, median": ordered[(len(ordered) - 1) // 2]}
+    else:
+        before |= {f"warm-up {n}": i for n, i in enumerate(kinds["warm-up"][:_WARM_UPS], 1)}
+        after = {f"profiled {n}": i for n, i in enumerate(kinds["profiled"][:_PROFILED], 1)}
+    bare = _part(BARE, BARE, 0.0, bare_s["median"], bare_s["median"])
+    rows = [
+        *(row for name, i in before.items() for row in _parts(name, i)),
+        bare,
+        *(row for name, i in after.items() for row in _parts(name, i)),
+    ]
+    totals = [
+        *(_total(name, i["total_s"]) for name, i in before.items()),
+        _total(BARE, bare_s["median"], bare_s["min"], bare_s["max"]),
+        *(_total(name, i["total_s"]) for name, i in after.items()),
+    ]
     return rows, totals
 
 
@@ -137,14 +162,6 @@ def _total(step: str, seconds: float, low_s: float | None = None, high_s: float 
         "step": step, "total_ms": seconds * 1e3, "text": seconds_text(seconds) + span,
         "low_ms": None if low_s is None else low_s * 1e3, "high_ms": None if high_s is None else high_s * 1e3,
     }  # fmt: skip
-
-
-def _limit(totals: Sequence[Mapping[str, Any]]) -> float:
-    """Right end of the axis, without room for labels."""
-    others = [max(total["total_ms"], total["high_ms"] or 0.0) for total in totals if not _starts(total["step"])]
-    first = max((total["total_ms"] for total in totals if _starts(total["step"])), default=0.0)
-    longest = max(others)
-    return first if longest < first <= _CLIP * longest else longest
 
 
 def _starts(step: str) -> bool:

@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from components.charts.step_profile import ceiling_chart, ceiling_rows, step_chart
+from components.charts.step_profile import ceiling_chart, ceiling_rows, parts_of, step_chart, step_limit
 from components.experiment import ExperimentPage, Side
 from components.operator_table import operator_table
 from components.page_state import PageState
-from components.palette import Theme
+from components.palette import STEP, Theme
 from components.step_profile.trace_file import trace_file
 from components.step_profile.traps import traps
 from components.trace_timeline import trace_timeline
@@ -105,12 +105,29 @@ def _try(state: PageState, job_id: str, change: dict[str, Any]) -> None:
 
 
 def _step(page: ExperimentPage, side: Side, result: Data) -> None:
-    chart = step_chart(result["iterations"], result["overhead"]["bare_s"], theme=theme(), scale=_scale(page))
+    iterations, bare_s, pinned = result["iterations"], result["overhead"]["bare_s"], page.pinned
+    both = [result, pinned.wire] if pinned and pinned.wire["overhead"] else [result]
+    limit_ms = max(step_limit(one["iterations"], one["overhead"]["bare_s"]) for one in both)
+    _legend(parts_of(iterations))
+    chart = step_chart(
+        iterations, bare_s, theme=theme(), scale=_scale(page), brief=pinned is not None, limit_ms=limit_ms
+    )
     st.altair_chart(chart, key=f"{side.key}-step", width="stretch")
     if result["steps_cut"]:
         st.caption(result["steps_cut"])
     for note in result["notes"]:
         st.caption(note)
+
+
+def _legend(parts: list[str]) -> None:
+    """Wraps where the figure is narrow, which the chart's own legend does not."""
+    colours = STEP[theme()]
+    entries = "".join(
+        f'<span style="white-space:nowrap"><span style="display:inline-block;width:.9em;height:.9em;border-radius:.2em;'
+        f'vertical-align:-.08em;margin-right:.35em;background:{colours[part]}"></span>{part}</span>'
+        for part in parts
+    )
+    st.html(f'<div style="display:flex;flex-wrap:wrap;gap:.2rem 1rem;font-size:.88em">{entries}</div>')
 
 
 def _operators(page: ExperimentPage, side: Side, result: Data) -> None:

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from components.charts.step_profile import BARE, ceiling_chart, ceiling_rows, step_chart
+from components.charts.step_profile import BARE, ceiling_chart, ceiling_rows, parts_of, step_chart
 from components.operator_table import folded
 
 PARTS = {
@@ -42,6 +42,14 @@ def test_a_first_step_that_dwarfs_the_others_is_cut_off_and_says_so(first_s, cut
     ends = next(data for data in drawn["datasets"].values() if "label" in data[0])
     assert ("cut off" in ends[0]["label"]) is cut
     assert max(end["at"] for end in ends) <= 30
+
+
+def test_two_charts_share_an_axis_and_the_legend_names_what_is_drawn():
+    brief = step_chart(iterations(0.015), BARE_S, theme="light", brief=True, limit_ms=99).to_dict()
+    ends = next(data for data in brief["datasets"].values() if "label" in data[0])
+    assert [end["step"] for end in ends] == ["first step", BARE, "profiled, median"]
+    assert brief["layer"][0]["encoding"]["x"]["scale"]["domain"][1] > 99
+    assert parts_of(iterations(0.015)) == ["data loading", "forward", "backward", "optimizer", BARE]
 
 
 def test_ceilings_compare_rates():

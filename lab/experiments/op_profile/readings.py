@@ -78,5 +78,5 @@ def busy_share(result: Result) -> float:
 
 
 def short_name(name: str) -> str:
-    """``aten::mm`` as ``mm``."""
-    return name.removeprefix("aten::")
+    """``aten::mm`` as ``mm``; the engine's wrapper of a backward node as the node."""
+    return name.removeprefix("aten::").removeprefix("autograd::engine::evaluate_function: ")

@@ -16,13 +16,13 @@ function element(tag, className, text) {
   return made
 }
 
-const RULER = 22
+const RULER = 22, CURVE = 84
 
 function createFigure(root) {
   const head = element("div", "head"), legend = element("div", "legend"), tools = element("div", "tools")
   const stage = element("div", "stage"), canvas = element("canvas", "canvas"), tip = element("div", "tip"), note = element("div", "note")
   const span = createSpan()
-  let boxes = null, chosen = null, hovered = null, drag = null, range = null, identity = null, frame = 0
+  let boxes = null, chosen = null, hovered = null, drag = null, range = null, identity = null, frame = 0, memory = { at: [], bytes: [] }
   head.append(legend, tools)
   stage.append(canvas, tip)
   stage.tabIndex = 0
@@ -67,7 +67,7 @@ function createFigure(root) {
     const [r, g, b] = (getComputedStyle(root).backgroundColor.match(/[\d.]+/g) || [255, 255, 255]).map(Number)
     const dark = 0.299 * r + 0.587 * g + 0.114 * b < 128
     root.classList.toggle("dark", dark)
-    const ratio = devicePixelRatio || 1, w = width(), h = RULER + boxes.height
+    const ratio = devicePixelRatio || 1, w = width(), h = RULER + boxes.height + (memory.at.length ? CURVE : 0)
     canvas.width = w * ratio
     canvas.height = h * ratio
     canvas.style.height = `${h}px`
@@ -91,6 +91,7 @@ function createFigure(root) {
       pen.globalAlpha = 1
       if (wide > 34) label(pen, boxes.label(at), left, y, wide, boxes.kind[at] === "range", part < 0 ? colours.at(-1) : colours[part], ink)
     }
+    if (memory.at.length) drawCurve(pen, memory, { xOf, from: span.from, to: span.to, top: RULER + boxes.height + 18, height: CURVE - 26, width: w, ink })
     outline(pen, hovered, ink, 1)
     outline(pen, chosen, ink, 2.5)
     if (range) selection(pen, h, ink)
@@ -164,10 +165,11 @@ function createFigure(root) {
   stage.addEventListener("pointermove", event => {
     const [x, y] = point(event)
     if (!drag) {
-      hovered = boxes.at(timeOf(x), y)
-      tip.hidden = hovered === null
-      if (hovered !== null) {
-        tip.textContent = describe(hovered)
+      hovered = y > boxes.height ? null : boxes.at(timeOf(x), y)
+      const level = y > boxes.height ? levelAt(memory, timeOf(x)) : null
+      tip.hidden = hovered === null && level === null
+      if (!tip.hidden) {
+        tip.textContent = hovered === null ? `${signedBytes(level)} since the first step began` : describe(hovered)
         tip.style.left = `${Math.max(4, Math.min(x + 12, width() - tip.offsetWidth - 4))}px`
         tip.style.top = `${y + RULER + 18 - stage.scrollTop > stage.clientHeight - 50 ? y - 30 : y + RULER + 18}px`
       }
@@ -237,6 +239,7 @@ function createFigure(root) {
       identity = now
       boxes = boxesOf(data)
       boxes.parts = data.parts
+      memory = { at: data.memory_s, bytes: data.memory_bytes }
       chosen = range = hovered = null
       span.reset(Math.max(...data.start_s.map((start, at) => start + data.duration_s[at]), 1e-9))
       const used = new Set(boxes.part)

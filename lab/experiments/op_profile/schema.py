@@ -195,6 +195,10 @@ class Timeline:
     duration_s: tuple[float, ...]
     shapes: tuple[int, ...]
     """Position in ``names`` of the input shapes, -1 for none."""
+    memory_s: tuple[float, ...]
+    """Instants of the memory curve; at most ``timeline.INSTANTS``, peak and valley of each bucket kept."""
+    memory_bytes: tuple[int, ...]
+    """Allocated minus freed since the first profiled step began, on all threads. What was there before is not in it."""
     steps: int
     """How many of the profiled steps are in it."""
     events: int

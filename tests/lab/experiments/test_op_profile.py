@@ -20,6 +20,7 @@ from lab.experiments import op_profile
 from lab.experiments.op_profile.device_work import covered_ns, kernels
 from lab.experiments.op_profile.lessons import headline_of
 from lab.experiments.op_profile.schema import TRAPS, Params, Result
+from lab.experiments.op_profile.timeline import thinned
 from lab.experiments.op_profile.trap_programs import PROGRAMS
 from lab.instruments.ceilings import measure_ceilings
 from lab.workloads.own_model import EXAMPLE
@@ -72,6 +73,22 @@ def test_the_timeline_has_the_same_time_as_the_operators(result):
     assert timeline.steps == result.profiled_steps == 2
     order = list(zip(timeline.lane, timeline.start_s, timeline.depth, strict=True))
     assert order == sorted(order)
+
+
+def test_the_memory_curve_ends_at_what_the_operators_kept(result):
+    timeline = result.timeline
+    assert timeline.memory_bytes[-1] == sum(result.operators.bytes)
+    assert list(timeline.memory_s) == sorted(timeline.memory_s)
+    assert max(timeline.memory_bytes) > 0
+
+
+def test_a_long_curve_keeps_its_peak_and_its_valley():
+    curve = [(at, (at * 7919) % 1009) for at in range(10_000)]
+    short = thinned(curve, 100)
+    assert len(short) <= 100
+    assert max(y for _, y in short) == 1008
+    assert min(y for _, y in short) == 0
+    assert short == sorted(short)
 
 
 def test_shares_of_the_verdict_add_up_to_one(result):

@@ -1,0 +1,78 @@
+"""The operator profile in Chromium: the table opens and adds up, the timeline sums a range, by mouse and by keyboard."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+QUICK = "op-model=mlp&op-layers=2&op-width=32&op-steps=2&op-warmup=1"
+UNITS = {"ms": 1e-3, "µs": 1e-6, "s": 1.0}
+
+
+@pytest.fixture
+def profile(page: Page, app_url: str) -> Page:
+    page.goto(f"{app_url}/op_profile?{QUICK}")
+    expect(page.get_by_text(re.compile("^Ran in"))).to_be_visible(timeout=60_000)
+    return page
+
+
+def view(page: Page, name: str) -> None:
+    page.get_by_role("radio", name=name, exact=True).click()
+
+
+def seconds(text: str) -> float:
+    """Of a cell such as "1.53 ms of 33.8 ms": the last number."""
+    value, unit = re.findall(r"([\d.]+) (ms|µs|s)\b", text)[-1]
+    return float(value) * UNITS[unit]
+
+
+def test_totals_of_the_call_tree_add_up(profile: Page) -> None:
+    view(profile, "Operators")
+    profile.get_by_role("radio", name="Call tree").click()
+    rows = profile.locator(".operators tbody tr")
+    expect(rows.first).to_contain_text("step")
+    cells = [row.locator(".times").inner_text() for row in rows.all()]
+    whole, parts = seconds(cells[0]), [seconds(cell) for cell in cells[1:]]
+    assert sum(parts) == pytest.approx(whole, rel=0.02)  # three digits a row
+    profile.get_by_role("button", name="Open forward").click()
+    expect(rows.filter(has_text="aten::linear").first).to_be_visible()
+
+
+def test_grouping_searching_and_sorting_need_no_rerun(profile: Page) -> None:
+    view(profile, "Operators")
+    names = profile.locator(".operators tbody tr .what")
+    profile.get_by_label("Search operators, modules, shapes and lines").fill("addmm")
+    expect(names).to_have_text(
+        ["aten::addmm", "AddmmBackward0"]
+        if names.first.inner_text() == "aten::addmm"
+        else ["AddmmBackward0", "aten::addmm"]
+    )
+    profile.get_by_role("radio", name="Module").click()
+    expect(profile.locator(".operators .column-place").filter(has_text="head (Linear)").first).to_be_visible()
+    profile.get_by_role("button", name="calls").click()
+    expect(profile.locator("th[aria-sort=descending]")).to_have_text("calls ▾")
+
+
+def test_the_timeline_answers_keys_and_sums_a_range(profile: Page) -> None:
+    view(profile, "Timeline")
+    stage, note = profile.locator(".timeline .stage"), profile.locator(".timeline .note")
+    expect(note).to_contain_text("Drag to sum a range")
+    stage.focus()
+    for key in ("ArrowRight", "f", "w", "d", "s", "a"):
+        profile.keyboard.press(key)
+    expect(note).to_contain_text("step:")
+    box = stage.bounding_box()
+    assert box
+    profile.mouse.move(box["x"] + 50, box["y"] + 60)
+    profile.mouse.down()
+    profile.mouse.move(box["x"] + 350, box["y"] + 60, steps=4)
+    profile.mouse.up()
+    expect(note).to_contain_text("Self time:")
+    chosen, inside = (seconds(text) for text in re.findall(r"[\d.]+ (?:ms|µs)", note.inner_text())[:2])
+    parts = [seconds(line) for line in note.locator("li").all_inner_texts()]
+    assert inside <= chosen * 1.01
+    assert sum(parts) == pytest.approx(inside, rel=0.03)
+    profile.keyboard.press("Escape")
+    expect(note).to_contain_text("Drag to sum a range")

@@ -103,6 +103,7 @@ class LoadedStep:
         if self._format:
             model = model.to(memory_format=self._format)  # pyright: ignore[reportCallIssue] - missing from the stubs
         self._trainer = _Trainer(model, recipe, self._device)
+        self._is_compiled = placement.compile
         self._model: Callable[..., torch.Tensor] = torch.compile(model) if placement.compile else model
 
     def __call__(self, mark: Mark) -> None:
@@ -120,8 +121,10 @@ class LoadedStep:
         return inputs.to(self._device, dtype, non_blocking=self._pin, memory_format=self._format)
 
     def close(self) -> None:
-        """End the loader's processes."""
+        """End the loader's processes, and let go of what was compiled."""
         self._batches = None
+        if self._is_compiled:
+            torch.compiler.reset()
 
 
 class OwnStep:

@@ -57,8 +57,11 @@ def _without_effect(params: Params) -> list[str]:
 
 def _own_subject(params: Params, recipe: Recipe) -> Subject | Fault:
     if not params.code.strip():
-        return fault_of(
-            "OwnModelError", f"There is no program. Write one that defines model and batch, such as:\n{EXAMPLE}"
+        return Fault(
+            "OwnModelError",
+            f"There is no program. Write one that defines model and batch, such as:\n{EXAMPLE}",
+            explanation="model = own profiles a training step of the model that your program defines.",
+            repair="Type it into the editor and press Run, or take the preset called your own model.",
         )
     limits = knobs(Params)["code"].program
     assert limits is not None
@@ -111,3 +114,13 @@ def fault_of_error(error: Exception) -> Fault:
     memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
     kind = "MemoryLimit" if memory else type(error).__name__
     return fault_of(kind, str(error)[:4000], program.program_line(error.__traceback__))
+
+
+def compile_fault(error: Exception) -> Fault:
+    """Of torch.compile on a host where it does not work."""
+    return Fault(
+        type(error).__name__,
+        str(error)[:4000],
+        explanation="torch.compile could not compile the model here. On a CPU it needs a C++ compiler and the headers of Python.",
+        repair="Set compile to false, or install g++ and the Python headers on this machine.",
+    )

@@ -209,6 +209,29 @@ def test_a_run_that_is_not_wanted_ends():
     assert measured(model="mlp").step  # the session was closed
 
 
+def test_a_compiled_step_has_its_compilation_apart(monkeypatch):
+    compiled = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda model: compiled(model, backend="eager"))  # without a C++ compiler
+    result = measured(model="mlp", compile=True)
+    assert result.compile_s == result.iterations[0].total_s
+    assert "generated code" in result.places_missing
+    assert result.step
+
+
+def test_a_host_that_cannot_compile_says_so(monkeypatch):
+    def broken(model: torch.nn.Module) -> Any:
+        def call(*args: Any) -> Any:
+            raise RuntimeError("no C++ compiler found")
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", broken)
+    fault = measured(model="mlp", compile=True).fault
+    assert fault
+    assert fault.message == "no C++ compiler found"
+    assert "compile to false" in fault.repair
+
+
 @pytest.mark.parametrize(
     ("knobs", "said"),
     [

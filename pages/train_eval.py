@@ -1,6 +1,7 @@
 """Train and eval mode on the real modules: dropout, BatchNorm, the two switches, and a scan of a whole model."""
 
 from components import mode_figures as figures
+from components import mode_headlines
 from components.experiment import experiment_page
 from components.program_output import program_output
 from lab.experiments import train_eval
@@ -15,7 +16,7 @@ with experiment_page(
         *("passes", "momentum", "shift", "scale", "batch", "batches"),
     ),
     offered=train_eval.offered,
-    headline=figures.headline_numbers,
+    headline=mode_headlines.headline_numbers,
     cost="Every output is compared outside the timed calls. Saved tensors are counted as they are packed, and kept as they are.",
     blind="Not seen: random numbers drawn by a generator of the model's own, and modules that the forward never calls.",
 ) as page:

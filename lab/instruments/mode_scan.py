@@ -64,7 +64,7 @@ def scan_modes(
     model: nn.Module, forward: Callable[[], torch.Tensor], *, seed: int, file: str, device: str, repeats: int = 4
 ) -> ModelScan:
     """Scan ``model``; ``forward`` runs it once and returns its output. Leaves modes, buffers and generators as they were."""
-    modes = [module.training for module in model.modules()]
+    modes = {id(module): module.training for module in model.modules()}
     readers = [(path, m) for path, m in model.named_modules() if reads_training(type(m))]
     with torch.no_grad(), _put_back(model):
         calls = _count_calls([m for _, m in readers], model, forward, seed)
@@ -74,19 +74,17 @@ def scan_modes(
         with ModeWatch(file, device) as watch:
             _output(model, forward, seed)
         rows = [
-            _module_row(model, path, module, forward, reference, seed, repeats, calls[id(module)])
+            _module_row(model, path, module, forward, reference, seed, repeats, calls[id(module)], modes[id(module)])
             for path, module in readers[:MOST_MODULES]
         ]
         model.train()
-        together = [_output(model, forward, seed + i) for i in range(repeats)]
-    for row_index, (_, module) in enumerate(readers[: len(rows)]):
-        rows[row_index] = _with_mode(rows[row_index], module.training)
+        together = [_output(model, forward, seed + i) for i in range(max(repeats, 2))]
     return ModelScan(
         modules=tuple(rows),
         module_count=len(modes),
         not_scanned=max(len(readers) - MOST_MODULES, 0),
-        in_train_mode=sum(modes),
-        in_eval_mode=len(modes) - sum(modes),
+        in_train_mode=sum(modes.values()),
+        in_eval_mode=len(modes) - sum(modes.values()),
         gap_together=_mean_gap(together, reference),
         eval_spread=eval_spread,
         train_spread=_gap(together[1], together[0]),
@@ -115,27 +113,18 @@ def _module_row(
     seed: int,
     repeats: int,
     calls: int,
+    training: bool,
 ) -> ModuleRow:
     model.eval()
     module.training = True  # this one only: train() would take its children along
-    before = [buffer.clone() for buffer in module.buffers(recurse=False)]
-    outputs = []
-    moved = False
+    before, outputs, moved = [buffer.clone() for buffer in model.buffers()], [], False
     for i in range(repeats):
         outputs.append(_output(model, forward, seed + i, put_back=False))
-        moved = moved or any(
-            not torch.equal(old, now) for old, now in zip(before, module.buffers(recurse=False), strict=True)
-        )
-        _restore(module.buffers(recurse=False), before)
+        moved |= any(not torch.equal(old, now) for old, now in zip(before, model.buffers(), strict=True))
+        _restore(model.buffers(), before)
     module.training = False
-    return ModuleRow(
-        path or "(the model)", type(module).__name__, True, calls, _mean_gap(outputs, reference), moved,
-        _setting(module),
-    )  # fmt: skip
-
-
-def _with_mode(row: ModuleRow, training: bool) -> ModuleRow:
-    return ModuleRow(**{**row.__dict__, "training": training})
+    kind, gap = type(module).__name__, _mean_gap(outputs, reference)
+    return ModuleRow(path or "(the model)", kind, training, calls, gap, moved, _setting(module))
 
 
 def _setting(module: nn.Module) -> str:

@@ -10,6 +10,7 @@ import pytest
 from components import mode_figures
 from components.charts import batchnorm, dropout, scan, switches
 from components.charts.lamps import Lamp, lamp_chart
+from components.mode_headlines import headline_numbers, headlines
 from components.palette import MODES, Theme
 from lab import wire
 from lab.contract import silent
@@ -39,9 +40,8 @@ def charts_of(result: dict[str, Any], theme: Theme, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(mode_figures, "theme", lambda: theme)
     monkeypatch.setattr(mode_figures.st, "pills", lambda *args, **kwargs: 0)
     study = mode_figures._drawable(result)
-    metrics, figure = mode_figures._FIGURES[study]
-    assert all(len(metric) == 3 and all(metric) for metric in metrics(result))
-    charts = figure(result, "key")
+    assert all(len(metric) == 3 and all(metric) for metric in headlines(study, result))
+    charts = mode_figures._FIGURES[study](result, "key")
     return charts if isinstance(charts, list) else [charts]
 
 
@@ -56,6 +56,12 @@ def test_every_figure_is_valid_and_described(
         assert spec["height"] >= 100
         assert any(spec.get("datasets", {}).values())
         assert mode_figures._enlarged(chart, 2.0).to_dict()["height"] == 2 * spec["height"]
+
+
+def test_two_runs_are_compared_by_numbers() -> None:
+    for params in SETTINGS:
+        assert all(isinstance(value, (int, float)) for value in headline_numbers(run(params, silent)).values())
+    assert headline_numbers(run(Params(view="batchnorm"), silent))["gap of the modes"] > 0
 
 
 def rows_of(chart: alt.TopLevelMixin) -> list[dict[str, Any]]:

@@ -51,7 +51,7 @@ class LayerWatch:
         """Layers in the order in which they first ran."""
         self.running: list[Watched] = []
         """The layers whose forward is under way, outermost first."""
-        self._forward = False
+        self._forward = self._norm_only = False
         self._handles: list[Any] = []
 
     def __enter__(self) -> LayerWatch:
@@ -66,12 +66,13 @@ class LayerWatch:
         for handle in self._handles:
             handle.remove()
 
-    def begin(self) -> None:
+    def begin(self, *, norm_only: bool = False) -> None:
         """Forget the last step; what runs until ``forward_done`` is a forward pass."""
-        self._forward, self.into = True, LOSS
+        self._forward, self.into, self._norm_only = True, LOSS, norm_only
         self.running.clear()
         for layer in self.layers:
-            layer.calls, layer.activation, layer.gradients, layer.output = 0, Moments(), {}, None
+            layer.calls, layer.gradients, layer.output = 0, {}, None
+            layer.activation = Moments(norm_only=norm_only)
 
     def forward_done(self) -> None:
         """Modules that run from now on recompute for a checkpoint."""
@@ -107,9 +108,10 @@ class LayerWatch:
             return
         layer.activation.add(output)
         if output.requires_grad:
-            output.register_hook(
-                lambda gradient: layer.gradients.setdefault(self.into, Moments()).add(gradient) and None
-            )
+            output.register_hook(lambda gradient: self._arrive(layer, gradient))
+
+    def _arrive(self, layer: Watched, gradient: torch.Tensor) -> None:
+        layer.gradients.setdefault(self.into, Moments(norm_only=self._norm_only)).add(gradient)
 
 
 def floating_tensors(value: Any) -> Iterator[torch.Tensor]:

@@ -22,33 +22,38 @@ class Summary:
 
 
 class Moments:
-    """Collects tensors without waiting for the device; ``read`` waits."""
+    """Collects tensors without waiting for the device; ``read`` waits. ``norm_only``: mean and largest are left NaN."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self._parts: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
+    def __init__(self, *, norm_only: bool = False) -> None:
+        self.count, self._norm_only = 0, norm_only
+        self._parts: list[tuple[torch.Tensor, ...]] = []
 
     @torch.no_grad()
     def add(self, tensor: torch.Tensor) -> Moments:
         values = dense(tensor)
         if values.numel():
             self.count += values.numel()
-            self._parts.append((norm(values), values.sum(dtype=torch.float64), values.abs().amax()))
+            rest = () if self._norm_only else (values.sum(dtype=torch.float64), values.abs().amax())
+            self._parts.append((norm(values), *rest))
         return self
 
     def read(self) -> Summary | None:
         """None when there was no value."""
         if not self.count:
             return None
-        norms, sums, largest = zip(*((n.item(), s.item(), m.item()) for n, s, m in self._parts), strict=True)
+        norms, *rest = zip(*([number.item() for number in part] for part in self._parts), strict=True)
         whole = math.nan if any(map(math.isnan, norms)) else math.hypot(*norms)  # hypot(nan, inf) is inf
+        rms = whole / math.sqrt(self.count)
+        if self._norm_only:
+            return Summary(whole, rms, math.nan, math.nan)
+        sums, largest = rest
         top = math.nan if any(map(math.isnan, largest)) else max(largest)
-        return Summary(whole, whole / math.sqrt(self.count), sum(sums) / self.count, top)
+        return Summary(whole, rms, sum(sums) / self.count, top)
 
 
-def summary(tensors: Iterable[torch.Tensor]) -> Summary | None:
+def summary(tensors: Iterable[torch.Tensor], *, norm_only: bool = False) -> Summary | None:
     """Of all values together; None when there is none."""
-    moments = Moments()
+    moments = Moments(norm_only=norm_only)
     for tensor in tensors:
         moments.add(tensor)
     return moments.read()

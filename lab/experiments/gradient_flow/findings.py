@@ -7,7 +7,7 @@ from typing import Any
 
 from lab.contract import Finding
 from lab.experiments.gradient_flow.clip_findings import LOOKS as CLIP_LOOKS
-from lab.experiments.gradient_flow.schema import Layer, Result
+from lab.experiments.gradient_flow.schema import NO_STATE, Layer, Result
 from lab.quantities import number_text
 
 MOST = 5
@@ -176,7 +176,7 @@ def _nothing_arrived(result: Result) -> Iterator[Finding]:
             None,
             "Use the layer on the way to the loss, or leave it out of the optimizer.",
         )
-    zero = [layer for layer in result.layers if layer.weight_grad_norm == 0]
+    zero = [layer for layer in result.layers if layer.weight_grad_norm == 0 and layer.why_none != NO_STATE]
     if zero:
         text = f"{zero[0].name} has a gradient, and it is exactly zero. {zero[0].why_none.removeprefix('zero: ').capitalize()}. Zero is not None: an optimizer with momentum or weight decay still moves these weights."
         yield Finding(

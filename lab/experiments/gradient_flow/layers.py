@@ -46,7 +46,7 @@ def first_layer(layer: Watched, seen: Mapping[Any, Activity], inner: bool, scale
 
 def summaries(layers: Sequence[Watched], step: int, loss: float, scale: float) -> TrainingStep:
     """One step in short."""
-    weights = [_unscaled(summary(_gradients(layer.weights())), scale) for layer in layers]
+    weights = [_unscaled(summary(_gradients(layer.weights()), norm_only=True), scale) for layer in layers]
     outs = [layer.activation.read() for layer in layers]
     arrived = [_arrived(layer, LOSS, scale) for layer in layers]
     return TrainingStep(

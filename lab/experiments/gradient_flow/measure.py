@@ -8,7 +8,7 @@ from dataclasses import replace
 from lab.contract import Fault, Report, knobs
 from lab.experiments.gradient_flow.faults import fault_of_error
 from lab.experiments.gradient_flow.prediction import predict, ratio, slope
-from lab.experiments.gradient_flow.schema import Clipping, Headline, Layer, Params, Prediction, Result
+from lab.experiments.gradient_flow.schema import NO_STATE, Clipping, Headline, Layer, Params, Prediction, Result
 from lab.experiments.gradient_flow.subject import Subject, family_subject, own_subject
 from lab.experiments.gradient_flow.training import Training
 from lab.workloads import program
@@ -52,7 +52,7 @@ def _result(params: Params, subject: Subject, training: Training, fault: Fault |
     layers, prediction = _with_prediction(params, subject, training)
     inner = [layer for layer in layers if layer.inner]
     activation = [layer.activation_grad_norm for layer in inner]
-    weight = [layer.weight_grad_norm for layer in inner]
+    weight = [layer.weight_grad_norm for layer in inner if layer.why_none != NO_STATE]
     bare_s, watched_s = training.clock.bare_s, training.clock.watched_s
     return Result(
         headline=Headline(ratio(activation), ratio(weight), slope(activation), slope(weight)),
@@ -83,6 +83,8 @@ def _with_prediction(params: Params, subject: Subject, training: Training) -> tu
     rows = training.layers
     if not subject.inner:
         rows = [replace(row, inner=_counts_as_depth(row)) for row in rows]
+    if params.family == "rnn":
+        rows = [replace(row, why_none=NO_STATE) if row.name == "step 1" else row for row in rows]
     inner = [row for row in rows if row.inner]
     prediction, norms = predict(params, subject.input_square, [row.cotangent_grad_norm for row in inner])
     at = dict(zip((row.name for row in inner), norms, strict=True))

@@ -12,7 +12,8 @@ from lab.workloads.networks import ACTIVATIONS
 SIGMA_W2 = {"default": 1 / 3, "xavier": 1.0, "kaiming": 2.0, "orthogonal": 1.0}
 """Width times the variance of a weight, at gain 1. default: U(-1/√n, 1/√n) has variance 1/(3n)."""
 SPREAD = 0.45
-"""Standard deviation of a fitted slope is about SPREAD · √(depth / width) / depth decades; measured over many seeds."""
+"""Standard deviation of a fitted slope over seeds, in units of √(depth / width) / depth decades: 0.43 for ReLU, 0.1 to 0.3
+for tanh, sigmoid, SELU and linear layers (14 seeds each, depth 10 to 40, width 64 and 128)."""
 _ALL_BELOW = 8
 
 

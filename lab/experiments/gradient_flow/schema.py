@@ -14,6 +14,8 @@ MOST_PARAMETERS = 30_000_000
 MOST_MULTIPLICATIONS = 1.5e12
 """Of all training steps together: about a minute on one core."""
 NORM_TYPES = {"1": 1.0, "2": 2.0, "inf": float("inf")}
+NO_STATE = "zero: the state before the first step is zero, and the gradient of a matrix is a product with its input"
+"""Why the first step of an RNN adds nothing to the recurrent weight's gradient."""
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 

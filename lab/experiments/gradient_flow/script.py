@@ -30,7 +30,7 @@ _FAMILY = """
 x, target = classification_batch({shape})
 model = {family}(
     depth={depth}, width={width}, activation="{activation}", norm="{norm}", norm_position="{norm_position}", residual={residual}
-)
+).to(torch.promote_types(torch.{dtype}, torch.float32))
 for linear in model.modules():
     if isinstance(linear, nn.Linear):
         initialise(linear, "{init}", {gain})

@@ -67,10 +67,11 @@ def family_subject(params: Params) -> Subject:
         norm_position=params.norm_position,
         residual=params.residual_used,
     )
+    dtype = getattr(torch, params.dtype)
+    model = model.to(torch.promote_types(dtype, torch.float32))  # orthogonal to the last digit of float64; none in half
     for linear in model.modules():
         if isinstance(linear, nn.Linear):
             initialise(linear, params.init, params.gain)
-    dtype = getattr(torch, params.dtype)
     model, x = model.to(dtype), x.to(dtype)
     rule = loss_rule(params, target, dtype)
     word = {"mlp": "layer", "rnn": "step", "transformer": "block"}[params.family]

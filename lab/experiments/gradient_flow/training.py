@@ -19,7 +19,7 @@ from lab.experiments.gradient_flow.subject import Subject
 from lab.instruments.activation_watch import ActivationWatch
 from lab.instruments.first_nonfinite import FirstNonfinite, ForwardSearch, search_backward
 from lab.instruments.layer_watch import COTANGENT, LOSS, LayerWatch, Watched
-from lab.instruments.tensor_norms import norm
+from lab.instruments.tensor_norms import dense, norm
 from lab.workloads.own_model import OwnModelError
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -94,7 +94,7 @@ class Training:
         self._clip_and_update(number, short)
 
     def _forward(self, *, first: bool) -> tuple[torch.Tensor, dict[Any, Any]]:
-        self.watch.begin()
+        self.watch.begin(norm_only=not first)
         activity = ActivationWatch(self.watch.current)
         with activity if first else nullcontext():
             loss = self.subject.loss()
@@ -184,7 +184,7 @@ class Training:
 
 def _grad_norm(layer: Watched) -> float | None:
     gradients = [w.grad for w in (layer.stored or layer.weights)() if w.grad is not None]
-    return float(torch.stack([norm(g) for g in gradients]).norm()) if gradients else None
+    return float(torch.stack([norm(dense(g)) for g in gradients]).norm()) if gradients else None
 
 
 def _update_ratio(layer: Watched, old: list[torch.Tensor]) -> float | None:
@@ -192,7 +192,7 @@ def _update_ratio(layer: Watched, old: list[torch.Tensor]) -> float | None:
     new = (layer.stored or layer.weights)()
     if not any(w.grad is not None for w in new):
         return None
-    changed = torch.stack([norm(w.detach().double() - o.double()) for w, o in zip(new, old, strict=True)]).norm()
+    changed = torch.stack([norm(w.detach() - o) for w, o in zip(new, old, strict=True)]).norm()
     size = torch.stack([norm(o) for o in old]).norm()
     return float(changed / size) if size > 0 else None
 

@@ -25,6 +25,8 @@ BARE = "without the profiler"
 _WARM_UPS, _PROFILED = 4, 6
 """Bars drawn of each kind; the others are like them."""
 _ROW_PX, _TEXT_PX = 30, 11
+_SPAN = "#64748b"
+"""Of the span of the bare steps: seen on their bar and beside it, in both themes."""
 _CLIP = 2.5
 """A first step that is so many times longer than all others is cut off and labelled."""
 
@@ -101,7 +103,7 @@ def _labels(
     ends["at"] = ends[["total_ms", "high_ms"]].max(axis=1).clip(upper=limit_ms)
     ends["edge"] = limit_ms * 1.15
     base = alt.Chart(ends).encode(y=y)
-    span = base.transform_filter("isValid(datum.low_ms)").mark_rule(color=ink, strokeWidth=2)
+    span = base.transform_filter("isValid(datum.low_ms)").mark_rule(color=_SPAN, strokeWidth=3)
     inside = base.transform_filter("datum.cut").mark_text(
         align="right", dx=-6, color="#ffffff", fontWeight=600, fontSize=size_px
     )
@@ -133,7 +135,7 @@ def _step_rows(
     ]
     totals = [
         *(_total(name, i["total_s"]) for name, i in before.items()),
-        _total(BARE, bare_s["median"], bare_s["min"], bare_s["max"]),
+        _total(BARE, bare_s["median"], bare_s["min"], bare_s["max"], spoken=not brief),
         *(_total(name, i["total_s"]) for name, i in after.items()),
     ]
     return rows, totals
@@ -156,8 +158,10 @@ def _part(step: str, part: str, start_s: float, seconds: float, total_s: float) 
     }  # fmt: skip
 
 
-def _total(step: str, seconds: float, low_s: float | None = None, high_s: float | None = None) -> dict[str, Any]:
-    span = f"  ({seconds_text(low_s)} to {seconds_text(high_s)})" if low_s is not None and high_s is not None else ""
+def _total(
+    step: str, seconds: float, low_s: float | None = None, high_s: float | None = None, *, spoken: bool = False
+) -> dict[str, Any]:
+    span = f"  ({seconds_text(low_s)} to {seconds_text(high_s)})" if spoken and low_s and high_s else ""
     return {
         "step": step, "total_ms": seconds * 1e3, "text": seconds_text(seconds) + span,
         "low_ms": None if low_s is None else low_s * 1e3, "high_ms": None if high_s is None else high_s * 1e3,

@@ -106,8 +106,8 @@ def _try(state: PageState, job_id: str, change: dict[str, Any]) -> None:
 
 def _step(page: ExperimentPage, side: Side, result: Data) -> None:
     iterations, bare_s, pinned = result["iterations"], result["overhead"]["bare_s"], page.pinned
-    both = [result, pinned.wire] if pinned and pinned.wire["overhead"] else [result]
-    limit_ms = max(step_limit(one["iterations"], one["overhead"]["bare_s"]) for one in both)
+    drawn = [other.wire for other in (page.pinned, page.side) if other and other.wire["overhead"]]
+    limit_ms = max(step_limit(one["iterations"], one["overhead"]["bare_s"]) for one in drawn)
     _legend(parts_of(iterations))
     chart = step_chart(
         iterations, bare_s, theme=theme(), scale=_scale(page), brief=pinned is not None, limit_ms=limit_ms

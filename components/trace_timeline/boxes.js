@@ -1,11 +1,12 @@
 // The events as boxes: self times, the part of the step each is in, where each is drawn, which one is at a point.
 
-const ROW = 18, LANE_GAP = 22
+const ROW = 18, LANE_GAP = 22 // pixels at the usual size of type; times `scale`
 
-function boxesOf(data) {
+function boxesOf(data, scale) {
+  const row = ROW * scale, gap = LANE_GAP * scale
   const count = data.start_s.length
   const boxes = { count, start: data.start_s, length: data.duration_s, lane: data.lane, depth: data.depth, kind: data.kind,
-    self: Float64Array.from(data.duration_s), part: new Int8Array(count).fill(-1), top: [], lanes: data.lanes, height: 0,
+    self: Float64Array.from(data.duration_s), part: new Int8Array(count).fill(-1), top: [], lanes: data.lanes, height: 0, row, gap,
     label: at => data.names[data.name[at]], shapes: at => data.shapes[at] < 0 ? "" : data.names[data.shapes[at]] }
   const around = []
   const deepest = data.lanes.map(() => 0), first = data.lanes.map(() => count)
@@ -21,14 +22,14 @@ function boxesOf(data) {
     if (parent !== undefined && data.lane[parent] === lane) boxes.self[parent] -= data.duration_s[at]
   }
   let top = 0
-  boxes.lanes.forEach((_, lane) => { boxes.top.push(top + LANE_GAP); top += LANE_GAP + (deepest[lane] + 1) * ROW })
+  boxes.lanes.forEach((_, lane) => { boxes.top.push(top + gap); top += gap + (deepest[lane] + 1) * row })
   boxes.height = top + 4
   boxes.first = first
-  boxes.y = at => boxes.top[boxes.lane[at]] + boxes.depth[at] * ROW
+  boxes.y = at => boxes.top[boxes.lane[at]] + boxes.depth[at] * row
   boxes.at = (seconds, y) => {
     for (let at = count - 1; at >= 0; at -= 1) {
       const top = boxes.y(at)
-      if (y >= top && y < top + ROW - 1 && seconds >= boxes.start[at] && seconds <= boxes.start[at] + boxes.length[at]) return at
+      if (y >= top && y < top + row - 1 && seconds >= boxes.start[at] && seconds <= boxes.start[at] + boxes.length[at]) return at
     }
     return null
   }

@@ -16,7 +16,7 @@ function element(tag, className, text) {
   return made
 }
 
-const RULER = 22, CURVE = 84
+const RULER = 22, CURVE = 84, TYPE = 13.44 // pixels; TYPE is the font size at which the others hold
 
 function createFigure(root) {
   const head = element("div", "head"), legend = element("div", "legend"), tools = element("div", "tools")
@@ -45,6 +45,7 @@ function createFigure(root) {
   }
 
   const width = () => stage.clientWidth
+  const scale = () => parseFloat(getComputedStyle(root).fontSize) / TYPE || 1
   const xOf = seconds => (seconds - span.from) / (span.to - span.from) * width()
   const timeOf = x => span.from + x / width() * (span.to - span.from)
   const hue = name => getComputedStyle(root).getPropertyValue(name).trim()
@@ -74,10 +75,10 @@ function createFigure(root) {
     const pen = canvas.getContext("2d")
     pen.scale(ratio, ratio)
     const style = getComputedStyle(root), ink = style.color, colours = boxes.parts.map(part => hue(`--${part.replaceAll(" ", "-")}`))
-    pen.font = `12px ${style.fontFamily}`
+    pen.font = `${12 * scale()}px ${style.fontFamily}`
     pen.textBaseline = "middle"
     ruler(pen, w, h, ink, hue("--st-border-color"))
-    boxes.lanes.forEach((lane, at) => { pen.fillStyle = ink; pen.globalAlpha = 0.75; pen.fillText(lane, 4, RULER + boxes.top[at] - LANE_GAP / 2 + 2); pen.globalAlpha = 1 })
+    boxes.lanes.forEach((lane, at) => { pen.fillStyle = ink; pen.globalAlpha = 0.75; pen.fillText(lane, 4, RULER + boxes.top[at] - boxes.gap / 2 + 2); pen.globalAlpha = 1 })
     const filled = new Map()
     for (let at = 0; at < boxes.count; at += 1) {
       const x = xOf(boxes.start[at]), x2 = xOf(boxes.start[at] + boxes.length[at])
@@ -87,9 +88,9 @@ function createFigure(root) {
       const part = boxes.part[at]
       pen.globalAlpha = boxes.kind[at] === "range" ? 1 : 0.42 + 0.4 * (boxes.depth[at] % 2)
       pen.fillStyle = part < 0 ? colours.at(-1) : colours[part]
-      pen.fillRect(left, y, wide > 3 ? wide - 0.7 : wide, ROW - 2)
+      pen.fillRect(left, y, wide > 3 ? wide - 0.7 : wide, boxes.row - 2)
       pen.globalAlpha = 1
-      if (wide > 34) label(pen, boxes.label(at), left, y, wide, boxes.kind[at] === "range", part < 0 ? colours.at(-1) : colours[part], ink)
+      if (wide > 34 * scale()) label(pen, boxes.label(at), left, y, wide, boxes.kind[at] === "range", part < 0 ? colours.at(-1) : colours[part], ink)
     }
     if (memory.at.length) drawCurve(pen, memory, { xOf, from: span.from, to: span.to, top: RULER + boxes.height + 18, height: CURVE - 26, width: w, ink })
     outline(pen, hovered, ink, 1)
@@ -98,23 +99,23 @@ function createFigure(root) {
   }
 
   function ruler(pen, w, h, ink, line) {
-    const { step, found } = ticks(span.from, span.to, Math.max(2, w / 110))
+    const { step, found } = ticks(span.from, span.to, Math.max(2, w / (110 * scale())))
     for (const at of found) {
       const x = Math.round(xOf(at)) + 0.5
       pen.strokeStyle = line
       pen.beginPath(); pen.moveTo(x, RULER - 5); pen.lineTo(x, h); pen.stroke()
       pen.fillStyle = ink
-      pen.fillText(timeText(at, Math.max(step, at ? 0 : step)), Math.min(x + 3, w - 50), 9)
+      pen.fillText(timeText(at, Math.max(step, at ? 0 : step)), Math.min(x + 3, w - 50 * scale()), 9)
     }
   }
 
   function label(pen, text, x, y, wide, solid, colour, ink) {
     const short = text.replace(/^aten::/, "").replace("autograd::engine::evaluate_function: ", "")
     pen.save()
-    pen.beginPath(); pen.rect(x, y, wide - 3, ROW); pen.clip()
+    pen.beginPath(); pen.rect(x, y, wide - 3, boxes.row); pen.clip()
     const [r, g, b] = [1, 3, 5].map(i => parseInt(colour.slice(i, i + 2), 16))
     pen.fillStyle = solid ? (0.299 * r + 0.587 * g + 0.114 * b < 140 ? "#ffffff" : "#111827") : ink
-    pen.fillText(short, Math.max(x, 0) + 4, y + ROW / 2 - 0.5)
+    pen.fillText(short, Math.max(x, 0) + 4, y + boxes.row / 2 - 0.5)
     pen.restore()
   }
 
@@ -123,7 +124,7 @@ function createFigure(root) {
     const x = xOf(boxes.start[at]), x2 = xOf(boxes.start[at] + boxes.length[at])
     pen.strokeStyle = ink
     pen.lineWidth = thick
-    pen.strokeRect(Math.max(x, 1), RULER + boxes.y(at), Math.max(Math.min(x2, width() - 1) - Math.max(x, 1), 2), ROW - 2)
+    pen.strokeRect(Math.max(x, 1), RULER + boxes.y(at), Math.max(Math.min(x2, width() - 1) - Math.max(x, 1), 2), boxes.row - 2)
     pen.lineWidth = 1
   }
 
@@ -233,11 +234,11 @@ function createFigure(root) {
   watcher.observe(stage)
   return {
     show(data) {
-      const now = `${data.start_s.length}|${data.start_s.at(-1)}|${data.duration_s[0]}|${data.duration_s.at(-1)}`
+      const now = `${data.start_s.length}|${data.start_s.at(-1)}|${data.duration_s[0]}|${data.duration_s.at(-1)}|${scale()}`
       stage.style.maxHeight = `${data.height}px`
       if (now === identity) return draw()
       identity = now
-      boxes = boxesOf(data)
+      boxes = boxesOf(data, scale())
       boxes.parts = data.parts
       memory = { at: data.memory_s, bytes: data.memory_bytes }
       chosen = range = hovered = null

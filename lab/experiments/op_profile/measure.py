@@ -118,9 +118,9 @@ def _repeat(params: Params, step: Step, measured: Measured, deadline: float, rep
         with session, record_function(ROOT):
             step(record_function)
         tree = build_tree(session.events)
+        parts = profiled_step(tree)
         events += len(session.events)
         measured.trees.append(tree)
-        parts = profiled_step(tree)
         measured.iterations.append(Iteration("profiled", parts, parts.total_s))
 
 

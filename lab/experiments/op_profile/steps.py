@@ -45,10 +45,18 @@ def profiled_step(tree: Tree) -> Step:
     return _step({part: spent[part] / 1e9 if part in spent else None for part in PARTS}, events.duration_ns[root] / 1e9)
 
 
+class ProfileLostError(RuntimeError):
+    """The events of a step are gone."""
+
+
 def root_row(tree: Tree) -> int:
-    """The range around the step."""
-    names, kinds = tree.events.name, tree.events.kind
-    return next(row for row, name in enumerate(names) if name == ROOT and kinds[row] == "range")
+    """The range around the step. Raises ProfileLostError when something inside took the profiler away."""
+    for row, name in enumerate(tree.events.name):
+        if name == ROOT and tree.events.kind[row] == "range":
+            return row
+    raise ProfileLostError(
+        "The profile of the step is empty: a profiler that was started inside the step took it over."
+    )
 
 
 def step_rows(tree: Tree) -> list[int]:

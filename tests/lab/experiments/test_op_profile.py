@@ -282,6 +282,19 @@ def test_a_faulty_program_is_data(code, type_, line):
     assert isinstance(op_profile.explain(result), tuple)
 
 
+def test_a_model_that_profiles_itself_is_told_so():
+    code = (
+        "from torch.profiler import profile, ProfilerActivity\nclass M(nn.Linear):\n    def forward(self, x):\n"
+        "        with profile(activities=[ProfilerActivity.CPU]):\n            return super().forward(x)\n"
+        "model = M(2, 2)\nbatch = torch.ones(1, 2)\n"
+    )
+    fault = measured(model="own", code=code).fault
+    assert fault
+    assert fault.type == "ProfileLostError"
+    assert "second session empties the first" in fault.explanation
+    assert measured(model="mlp").step  # and the next run has its profiler
+
+
 def test_an_own_model_is_profiled_behind_the_walls():
     executor = Executor(workers=1, program_slots=1)
     try:

@@ -82,7 +82,8 @@ def draw_view(view: str, result: Data, key: str, presenter: bool) -> None:
     if not result["timeline"]["index"]:
         st.text("The program left nothing to measure. The reason is beside this.")
         return
-    _headline(result, key)
+    if not (presenter and view == "timeline"):  # the figure says the same and needs the screen
+        _headline(result, key)
     {"timeline": _timeline, "settings": _settings, "saved": _saved, "fit": _fit, "oom": _out_of_memory}[view](
         result, f"{key}-{view}", presenter
     )
@@ -93,11 +94,11 @@ def _headline(result: Data, key: str) -> None:
     largest = max(peak["categories"], key=peak["categories"].get)
     numbers = [
         (f"peak, {'predicted' if result['predicted'] else 'measured'}", short(peak["bytes"]), f"{peak['bytes']:,} B"),
-        ("falls in", phase_text(peak["phase"]), f"step {peak['step'] + 1}, {peak['op']}"),
+        ("falls in", f"{phase_text(peak['phase'])}, step {peak['step'] + 1}", _cut(peak["op"])),
         ("most of it", LABELS[largest], short(peak["categories"][largest])),
     ]
     if seconds:
-        spread = f"{seconds_text(seconds['min'])} to {seconds_text(seconds['max'])}, without the instrument"
+        spread = f"{seconds_text(seconds['min'])} to {seconds_text(seconds['max'])}"
         numbers.append(("one step", seconds_text(seconds["median"]), spread))
     with st.container(horizontal=True, key=f"{key}-headline"):
         for name, value, against in numbers:
@@ -107,8 +108,12 @@ def _headline(result: Data, key: str) -> None:
                 st.caption(against)
 
 
+def _cut(name: str, most: int = 24) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
 def _timeline(result: Data, key: str, presenter: bool) -> None:
-    memory_view(dict(result), key=key, height=600, presenter=presenter)
+    memory_view(dict(result), key=key, height=700, presenter=presenter)
 
 
 def _settings(result: Data, key: str, presenter: bool) -> None:
@@ -226,7 +231,11 @@ def _out_of_memory(result: Data, key: str, presenter: bool) -> None:
     )
     at_failure = {"setting": "alive when it failed", "chosen": False, "peak_bytes": hit["alive_bytes"], "peak_phase": hit["phase"],
                   "categories": hit["categories"]}  # fmt: skip
-    st.altair_chart(charts.peaks_chart([at_failure], theme()), key=f"{key}-alive", width="stretch")
+    st.altair_chart(
+        charts.peaks_chart([at_failure], theme(), "bytes alive when the request came"),
+        key=f"{key}-alive",
+        width="stretch",
+    )
     st.text(
         f"Kept alive by the caught exception alone, through its traceback: {bytes_text(hit['held_by_exception_bytes'])}. "
         f"After letting go of it {bytes_text(hit['after_bytes'])} are left. Retry outside the except block."

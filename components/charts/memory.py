@@ -26,7 +26,9 @@ CATEGORIES = {
 _UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 
 
-def peaks_chart(runs: Sequence[Mapping[str, Any]], theme: Theme) -> alt.LayerChart:
+def peaks_chart(
+    runs: Sequence[Mapping[str, Any]], theme: Theme, title: str = "bytes alive at the peak"
+) -> alt.LayerChart:
     """One bar a setting: its peak, stacked by category, and the phase it falls in."""
     ran = [run for run in runs if run["peak_bytes"] is not None]
     scale, unit = unit_of(max(run["peak_bytes"] for run in ran))
@@ -51,7 +53,7 @@ def peaks_chart(runs: Sequence[Mapping[str, Any]], theme: Theme) -> alt.LayerCha
         .mark_bar(height={"band": 0.72})
         .encode(
             y=y,
-            x=alt.X("size:Q", title=f"bytes alive at the peak ({unit})", stack=True),
+            x=alt.X("size:Q", title=f"{title} ({unit})", stack=True),
             color=_category_color(list(dict.fromkeys(data["category"])), theme),
             order="order:Q",
             tooltip=[
@@ -63,7 +65,7 @@ def peaks_chart(runs: Sequence[Mapping[str, Any]], theme: Theme) -> alt.LayerCha
         )
     )
     labels = [
-        {"setting": _setting(run), "size": run["peak_bytes"] / scale, "text": f"{_short(run['peak_bytes'])} in {run['peak_phase']}"}
+        {"setting": _setting(run), "size": run["peak_bytes"] / scale, "text": f"{_short(run['peak_bytes'])}, {run['peak_phase']}"}
         for run in ran
     ]  # fmt: skip
     ends = (
@@ -72,7 +74,7 @@ def peaks_chart(runs: Sequence[Mapping[str, Any]], theme: Theme) -> alt.LayerCha
         .encode(y=y, x="size:Q", text="text:N")
     )
     most = max(run["peak_bytes"] for run in ran) / scale
-    ends = ends.encode(x=alt.X("size:Q", scale=alt.Scale(domain=[0, most * 1.28], nice=False)))
+    ends = ends.encode(x=alt.X("size:Q", scale=alt.Scale(domain=[0, most * 1.4], nice=False)))
     said = ", ".join(f"{_setting(run)} {_short(run['peak_bytes'])}" for run in ran)
     return alt.layer(bars, ends).properties(height=alt.Step(46), description=f"Peak by category: {said}.")
 
@@ -120,11 +122,16 @@ def changes_chart(
     data = pd.DataFrame(
         [
             row | {"size": row["bytes"] / scale, "exact": bytes_text(row["bytes"]), "text": _saving(row["bytes"], peak_bytes),
-                   "fits": "over the card" if limit and row["bytes"] > limit else "fits" if limit else "peak"}
+                   "fits": _fits(row["how"], row["bytes"], limit)}
             for row in rows
         ]
     )  # fmt: skip
-    hues = {"peak": MEMORY[theme]["inputs"], "fits": MEMORY[theme]["inputs"], "over the card": GRAPH[theme]["fault"]}
+    hues = {
+        "as set": MEMORY[theme]["temporaries"],
+        "with the change": MEMORY[theme]["inputs"],
+        "fits": MEMORY[theme]["inputs"],
+        "over the limit": GRAPH[theme]["fault"],
+    }
     names = list(dict.fromkeys(data["fits"]))
     most = max(data["size"].max(), (limit or 0) / scale) * 1.3
     y = alt.Y(
@@ -133,7 +140,7 @@ def changes_chart(
     x = alt.X("size:Q", title=f"peak ({unit})", scale=alt.Scale(domain=[0, most], nice=False))
     bars = alt.Chart(data).mark_bar(height={"band": 0.6}).encode(
         y=y, x=x,
-        color=alt.Color("fits:N", scale=alt.Scale(domain=names, range=[hues[n] for n in names]), legend=_LEGEND if limit else None),
+        color=alt.Color("fits:N", scale=alt.Scale(domain=names, range=[hues[n] for n in names]), legend=_LEGEND),
         tooltip=[alt.Tooltip("title", title="change"), alt.Tooltip("exact", title="peak"), alt.Tooltip("how", title="how it is known")],
     )  # fmt: skip
     texts = (
@@ -143,8 +150,10 @@ def changes_chart(
     )
     layers = [bars, texts]
     if limit:
-        at = alt.Chart(pd.DataFrame([{"size": limit / scale, "text": f"card {_short(limit)}"}]))
-        layers.append(at.mark_rule(strokeDash=[7, 4], strokeWidth=2, color=GRAPH[theme]["ink"]).encode(x=x))
+        at = alt.Chart(pd.DataFrame([{"size": limit / scale, "text": f"limit {_short(limit)}"}]))
+        layers.append(
+            at.mark_rule(strokeDash=[7, 4], strokeWidth=2, color=GRAPH[theme]["ink"]).encode(x=x, tooltip="text:N")
+        )
     best = min(rows, key=lambda row: row["bytes"])
     return alt.layer(*layers).properties(
         height=alt.Step(34),
@@ -215,6 +224,12 @@ def _category_color(labels: list[str], theme: Theme) -> alt.Color:
         "category:N", scale=alt.Scale(domain=shown, range=[MEMORY[theme][label] for label in shown]), sort=shown,
         legend=alt.Legend(title=None, orient="top", direction="horizontal", columns=5, labelLimit=200),
     )  # fmt: skip
+
+
+def _fits(how: str, size: int, limit: int | None) -> str:
+    if limit:
+        return "over the limit" if size > limit else "fits"
+    return "as set" if how == "as set" else "with the change"
 
 
 def _setting(run: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ from lab.execution import confine
 from lab.execution.executor import Executor
 from lab.experiments import autograd_graph
 from lab.experiments.autograd_graph import Params, Result
-from lab.instruments import torch_private
+from lab.instruments import memory_check, torch_private
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def run_checks(device: str) -> list[Outcome]:
     """All checks, in order, on ``device`` (cpu or cuda). What fails, and why, is in the outcomes."""
     importlib.import_module("torch._dynamo")  # checkpoint would, inside the time limit of a program
     checks: list[tuple[str, Callable[[], str]]] = [
-        (name, partial(_self_test, test)) for name, test in torch_private.SELF_TESTS.items()
+        (name, partial(_self_test, test)) for name, test in (torch_private.SELF_TESTS | memory_check.SELF_TESTS).items()
     ]
     if device == "cuda":
         checks.append(("CUDA", _cuda))

@@ -80,8 +80,3 @@ def packed(snapshot: dict[str, Any]) -> str:
     """A pickle as the viewer reads it, compressed; empty when it is too large to pass on."""
     data = zlib.compress(pickle.dumps(snapshot))
     return base64.b64encode(data).decode() if len(data) <= _SNAPSHOT_BYTES else ""
-
-
-def unpacked(text: str) -> bytes:
-    """The file for the viewer."""
-    return zlib.decompress(base64.b64decode(text))

@@ -157,8 +157,8 @@ def _clipping(result: Data, key: str, height: int) -> None:
     if result["clipping"]["kind"] == "none" or not result["clipping"]["steps"]:
         st.text("This run does not clip.")
         return
-    _chart(clipping.norms_chart(result["clipping"], theme(), height=height * 13 // 20), key, "norms")
-    _chart(clipping.layers_chart(result["layers"], theme(), height=height * 13 // 20), key, "clipped")
+    _chart(clipping.norms_chart(result["clipping"], theme(), height=height * 12 // 20), key, "norms")
+    _chart(clipping.layers_chart(result["layers"], theme(), height=height * 12 // 20), key, "clipped")
 
 
 def _chart(chart: depth.Layered | alt.Chart, key: str, name: str) -> None:
@@ -189,7 +189,7 @@ def _depth_numbers(result: Data) -> list[tuple[str, str, str]]:
             (
                 "Predicted",
                 _text(predicted),
-                f"½·log₁₀ χ, χ = {_text(prediction['chi'])}; a random cotangent: {_text(measured)}",
+                f"½·log₁₀ χ with χ = {_text(prediction['chi'])}; random cotangent measured: {_text(measured)}",
             )
         )
     else:

@@ -9,12 +9,12 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from components.charts.depth import Layered, decades_axis, layer_axis, number
+from components.charts.depth import Layered, decades_axis, ink, layer_axis, number
 from components.palette import MEMORY, Theme
 from lab.quantities import number_text
 
 _BEFORE, _AFTER, _RETURNED, _LIMIT = "before", "after", "returned by clip_grad_norm_", "limit"
-_HUES = {_BEFORE: "gradients", _AFTER: "parameters", _RETURNED: "optimizer state", _LIMIT: "temporaries"}
+_HUES = {_BEFORE: "gradients", _AFTER: "parameters", _RETURNED: "optimizer state"}
 
 
 def norms_chart(clipping: Mapping[str, Any], theme: Theme, *, height: int = 300) -> Layered:
@@ -51,7 +51,11 @@ def norms_chart(clipping: Mapping[str, Any], theme: Theme, *, height: int = 300)
     if limit and limit > 0:
         rule = alt.Chart(pd.DataFrame({"at": [limit], "series": [_LIMIT]})).mark_rule(strokeDash=[6, 4], strokeWidth=2)
         layers.insert(0, rule.encode(alt.Y("at:Q"), color))
-    return alt.layer(*layers).properties(height=height)
+    described = {
+        "height": height,
+        "description": f"Norm of all gradients before and after clipping over {len(clipping['steps'])} steps.",
+    }
+    return alt.layer(*layers).properties(**described)
 
 
 def layers_chart(layers: Sequence[Mapping[str, Any]], theme: Theme, *, height: int = 300) -> Layered:
@@ -69,12 +73,16 @@ def layers_chart(layers: Sequence[Mapping[str, Any]], theme: Theme, *, height: i
     tooltip = [alt.Tooltip("layer:N"), alt.Tooltip("series:N", title="norm"), alt.Tooltip("shown:N", title="value")]
     joined = (
         alt.Chart(frame)
-        .mark_line(strokeWidth=1.5, opacity=0.5, color=MEMORY[theme]["temporaries"])
+        .mark_line(strokeWidth=1.5, opacity=0.5, color=ink(theme))
         .encode(x, y, alt.Detail("position:Q"))
     )
     points = alt.Chart(frame[frame["drawable"]]).mark_circle(size=90, opacity=1).encode(x, y, color, tooltip=tooltip)
     edge = _edge(frame, x, y, color, tooltip=tooltip)
-    return alt.layer(joined, points, *edge).properties(height=height)
+    described = {
+        "height": height,
+        "description": f"Weight gradients of {len(layers)} layers before and after clipping.",
+    }
+    return alt.layer(joined, points, *edge).properties(**described)
 
 
 def _frame(rows: list[Any], columns: list[str], extra: float | None) -> tuple[pd.DataFrame, tuple[float, float]]:
@@ -109,5 +117,7 @@ def _edge(frame: pd.DataFrame, *encodings: Any, tooltip: list[alt.Tooltip]) -> l
 
 
 def _color(names: Sequence[str], theme: Theme) -> alt.Color:
-    scale = alt.Scale(domain=list(names), range=[MEMORY[theme][_HUES[name]] for name in names])
+    scale = alt.Scale(
+        domain=list(names), range=[ink(theme) if name == _LIMIT else MEMORY[theme][_HUES[name]] for name in names]
+    )
     return alt.Color("series:N", scale=scale, legend=alt.Legend(title=None, orient="top", labelLimit=320))

@@ -39,7 +39,6 @@ _HUES = {
     "weight gradient": "parameters",
     "activation": "weight casts",
     "random cotangent": "optimizer state",
-    PREDICTED: "temporaries",
     "saturated": "weight casts",
     "silent units": "temporaries",
     "zero in fp16": "gradients",
@@ -54,6 +53,11 @@ _SMALLEST = {
     "fp32 smallest subnormal": 2.0**-149,
 }
 _MOST_NAMES, _TICKS = 12, 9
+
+
+def ink(theme: Theme) -> str:
+    """What is not measured: predictions, limits."""
+    return MEMORY[theme]["temporaries" if theme == "light" else "unseen"]
 
 
 def number(value: Any) -> float | None:
@@ -103,11 +107,9 @@ def depth_chart(
         alt.Tooltip("series:N", title="quantity"),
         alt.Tooltip("shown:N", title=statistic),
     ]
-    lines = (
-        alt.Chart(drawable)
-        .mark_line(point=alt.OverlayMarkDef(size=45), strokeWidth=2.5)
-        .encode(x, y, color, tooltip=tooltip)
-    )
+    inner = {i for i, layer in enumerate(layers, 1) if layer["inner"]}  # what stands outside is no part of a line
+    lines = alt.Chart(drawable[drawable["position"].isin(inner)]).mark_line(strokeWidth=2.5).encode(x, y, color)
+    points = alt.Chart(drawable).mark_point(size=45, filled=True, opacity=1).encode(x, y, color, tooltip=tooltip)
     dashed = (
         alt.Chart(predicted)
         .mark_line(strokeDash=[11, 6], strokeWidth=6, opacity=0.5)
@@ -118,7 +120,9 @@ def depth_chart(
         .mark_text(fontWeight="bold", fontSize=13, baseline="middle")
         .encode(x, y, color, alt.Text("shown:N"), tooltip=tooltip)
     )
-    return alt.layer(*_rules(domain, theme, font_px), dashed, lines, marks).properties(height=height)
+    return alt.layer(*_rules(domain, theme, font_px), dashed, lines, points, marks).properties(
+        height=height, description=_description(layers, quantities, statistic)
+    )
 
 
 def shares_chart(layers: Sequence[Layer], theme: Theme, *, height: int = 420) -> alt.Chart | None:
@@ -137,7 +141,8 @@ def shares_chart(layers: Sequence[Layer], theme: Theme, *, height: int = 420) ->
     )
     tooltip = [alt.Tooltip("layer:N"), alt.Tooltip("series:N", title="share"), alt.Tooltip("share:Q", format=".4%")]
     chart = alt.Chart(pd.DataFrame(rows)).mark_line(point=alt.OverlayMarkDef(size=45), strokeWidth=2.5)
-    return chart.encode(layer_axis(layers), y, _color(names, theme, 2), tooltip=tooltip).properties(height=height)
+    described = {"height": height, "description": f"Shares over {len(layers)} layers: {', '.join(names)}."}
+    return chart.encode(layer_axis(layers), y, _color(names, theme, 2), tooltip=tooltip).properties(**described)
 
 
 def _values(layers: Sequence[Layer], quantities: Sequence[str], statistic: str) -> list[tuple[int, str, str, float]]:
@@ -162,6 +167,17 @@ def _predicted(layers: Sequence[Layer], quantities: Sequence[str], statistic: st
     if not measured or not anchor or not math.isfinite(measured):
         return []
     return [(i, layer["name"], float(layer["predicted_grad_norm"]) * measured / anchor) for i, layer in found]
+
+
+def _description(layers: Sequence[Layer], quantities: Sequence[str], statistic: str) -> str:
+    """The picture in one sentence."""
+    ends = []
+    for quantity in quantities:
+        found = [(name, value) for _, name, _, value in _values(layers, [quantity], statistic)]
+        if found:
+            (first, a), (last, b) = found[0], found[-1]
+            ends.append(f"{quantity} from {number_text(a)} in {first} to {number_text(b)} in {last}")
+    return f"{statistic} over {len(layers)} layers on a log axis: {'; '.join(ends)}."
 
 
 def _drawable(value: float) -> bool:
@@ -200,7 +216,9 @@ def decades_axis(title: str, domain: Domain, most: int) -> alt.Axis:
 
 
 def _color(names: Sequence[str], theme: Theme, columns: int) -> alt.Color:
-    scale = alt.Scale(domain=list(names), range=[MEMORY[theme][_HUES[name]] for name in names])
+    scale = alt.Scale(
+        domain=list(names), range=[ink(theme) if name == PREDICTED else MEMORY[theme][_HUES[name]] for name in names]
+    )
     return alt.Color(
         "series:N",
         scale=scale,
@@ -225,9 +243,8 @@ def _rules(domain: Domain, theme: Theme, font_px: int) -> list[alt.Chart]:
     ]
     if not rows:
         return []
-    ink = MEMORY[theme]["temporaries"]
     base = alt.Chart(pd.DataFrame(rows)).encode(alt.Y("at:Q"))
-    label = base.mark_text(align="right", baseline="bottom", dy=-2, fontSize=font_px, color=ink, opacity=0.9).encode(
-        alt.Text("name:N"), x=alt.value("width")
-    )
-    return [base.mark_rule(strokeDash=[2, 3], color=ink, opacity=0.8), label]
+    label = base.mark_text(
+        align="right", baseline="bottom", dy=-2, fontSize=font_px, color=ink(theme), opacity=0.9
+    ).encode(alt.Text("name:N"), x=alt.value("width"))
+    return [base.mark_rule(strokeDash=[2, 3], color=ink(theme), opacity=0.8), label]

@@ -40,7 +40,7 @@ def drawn(layers: list[dict[str, Any]], *quantities: str, statistic: str = "norm
 @pytest.mark.parametrize("statistic", ["norm", "RMS", "mean", "max"])
 def test_every_measured_layer_is_a_point(quantity, statistic):
     layers = result()["layers"]
-    lines = [row for row in rows(drawn(layers, quantity, statistic=statistic), "line") if row["series"] == quantity]
+    lines = rows(drawn(layers, quantity, statistic=statistic), "point")
     expected = {layer["name"]: abs(v) for layer in layers if (v := layer[field(quantity, statistic)]) is not None}
     assert {row["layer"]: row["value"] for row in lines} == pytest.approx(expected)
 
@@ -68,7 +68,15 @@ def test_zero_and_nan_are_named_at_the_edge_and_no_point():
     chart = drawn(layers, "weight gradient")
     named = {row["layer"]: row["shown"] for row in rows(chart, "text") if "layer" in row}
     assert named == {"layer 1": "0", "layer 2": "NaN"}
-    assert not {"layer 1", "layer 2", "layer 3"} & {row["layer"] for row in rows(chart, "line")}
+    assert not {"layer 1", "layer 2", "layer 3"} & {row["layer"] for row in rows(chart, "point")}
+
+
+def test_what_is_not_part_of_the_depth_is_a_point_beside_the_line():
+    chart = drawn(result(family="rnn")["layers"], "activation gradient")
+    assert {row["layer"] for row in rows(chart, "point")} - {row["layer"] for row in rows(chart, "line")} == {
+        "input",
+        "head",
+    }
 
 
 def test_two_results_share_an_axis():

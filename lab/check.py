@@ -23,6 +23,7 @@ from lab.execution.executor import Executor
 from lab.experiments import autograd_graph
 from lab.experiments.autograd_graph import Params, Result
 from lab.instruments import memory_check, torch_private
+from lab.instruments.op_trace import self_check as op_trace_check
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,9 @@ def run_checks(device: str) -> list[Outcome]:
     """All checks, in order, on ``device`` (cpu or cuda). What fails, and why, is in the outcomes."""
     importlib.import_module("torch._dynamo")  # checkpoint would, inside the time limit of a program
     checks: list[tuple[str, Callable[[], str]]] = [
-        (name, partial(_self_test, test)) for name, test in (torch_private.SELF_TESTS | memory_check.SELF_TESTS).items()
+        (name, partial(_self_test, test))
+        for tests in (torch_private.SELF_TESTS, memory_check.SELF_TESTS, op_trace_check.SELF_TESTS)
+        for name, test in tests.items()
     ]
     if device == "cuda":
         checks.append(("CUDA", _cuda))

@@ -391,6 +391,11 @@ def _profiled_operations_are_read_in_memory() -> None:
     assert product.activity_type() == "cpu_op"
     assert product.shapes() == [[2, 3], [3, 2]]
     assert product.dtypes() == ["float", "float"]
+    assert product.concrete_inputs() == [None, None]
+    assert product.correlation_id() > 0 == product.linked_correlation_id()
+    assert not product.is_hidden_event()
+    assert isinstance(product.start_thread_id() + product.fwd_thread_id() + product.device_resource_id(), int)
+    assert isinstance(product.metadata_json(), str)
     assert 0 < product.duration_ns() < 10**10
     node = next(e for e in events if e.name() == "MmBackward0")
     assert node.sequence_nr() == product.sequence_nr() >= 0

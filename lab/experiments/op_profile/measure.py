@@ -27,7 +27,7 @@ from lab.experiments.op_profile.subject import FILES, Subject, compile_fault, fa
 from lab.experiments.op_profile.traps import spring
 from lab.instruments.ceilings import best_of, measure_ceilings
 from lab.instruments.op_trace.places import CallMarks
-from lab.instruments.op_trace.session import OpSession
+from lab.instruments.op_trace.session import OpSession, unavailable
 from lab.instruments.op_trace.tree import build_tree
 from lab.instruments.step_clock import PartClock, timed, unmarked
 from lab.workloads import program
@@ -44,6 +44,9 @@ _OWN_S, _OURS_S = 10.0, 60.0
 def run(params: Params, report: Report) -> Result:
     """Measure one training step. Faults of a visitor's program do not raise: they are in ``fault``."""
     report(0.0, "building the model")
+    if why := unavailable():
+        missing = Fault("NotAvailable", f"Profiles cannot be read with torch {torch.__version__}: {why}")
+        return result_of(params, Measured(fault=missing), (), None)
     trap = spring(params.trap, params.device)
     with program.torch_defaults(params.seed, params.device if params.model == "own" else "cpu"):
         found = subject(params)

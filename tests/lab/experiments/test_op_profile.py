@@ -22,7 +22,9 @@ from lab.experiments.op_profile.lessons import headline_of
 from lab.experiments.op_profile.schema import TRAPS, Params, Result
 from lab.experiments.op_profile.timeline import thinned
 from lab.experiments.op_profile.trap_programs import PROGRAMS
+from lab.instruments import torch_private
 from lab.instruments.ceilings import measure_ceilings
+from lab.instruments.op_trace.session import unavailable
 from lab.workloads.own_model import EXAMPLE
 
 SMALL: dict[str, Any] = {"layers": 1, "width": 32, "batch": 2, "seq": 8, "steps": 2, "warmup": 1}
@@ -230,6 +232,19 @@ def test_a_host_that_cannot_compile_says_so(monkeypatch):
     assert fault
     assert fault.message == "no C++ compiler found"
     assert "compile to false" in fault.repair
+
+
+def test_a_torch_that_cannot_be_read_is_said_and_shows_no_numbers(monkeypatch):
+    monkeypatch.setitem(torch_private.SELF_TESTS, "profiled operations are read in memory", lambda: [][0])
+    unavailable.cache_clear()
+    try:
+        result = measured(model="mlp")
+        assert result.fault
+        assert "IndexError" in result.fault.message
+        assert result.step is None
+        assert result.operators.name == ()
+    finally:
+        unavailable.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lab.instruments.op_trace import cost
 from lab.instruments.op_trace.places import NOWHERE, CallMarks, same_operations
+from lab.instruments.op_trace.self_check import SELF_TESTS
 from lab.instruments.op_trace.session import OpSession, SessionBusyError
 from lab.instruments.op_trace.tables import GROUPS, group, merge_calls
 from lab.instruments.op_trace.tree import Tree, build_tree
@@ -291,3 +292,14 @@ def test_device_time_is_counted_once_at_the_operation_that_launched_it():
     tree = build_tree(events)
     assert tree.device_ns[row] == sum(tree.device_ns) == 700
     assert misfit_ns(tree) == 0  # device time is not in host time
+
+
+@pytest.mark.parametrize("name", SELF_TESTS)
+def test_the_self_check_holds(name):
+    SELF_TESTS[name]()
+
+
+def test_the_self_check_finds_a_planted_factor(monkeypatch):
+    monkeypatch.setitem(cost._FLOPS, "aten::mm", lambda shapes, arguments: 1)
+    with pytest.raises(AssertionError, match="counted as 1"):
+        SELF_TESTS["operator trace: FLOPs of products and attention"]()

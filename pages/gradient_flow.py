@@ -2,6 +2,7 @@
 
 from components import gradient_figures as figures
 from components.experiment import experiment_page
+from components.gradient_tables import draw_tables
 from components.program_output import program_output
 from lab.experiments import gradient_flow
 
@@ -30,4 +31,4 @@ with experiment_page(
                 page.side.wire["printed"], "", [{"text": text, "line": None} for text in page.side.wire["warned"]]
             )
         with page.details:
-            figures.draw_tables(page.side.wire, page.side.key)
+            draw_tables(page.side.wire, page.side.key)

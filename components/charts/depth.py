@@ -108,7 +108,9 @@ def depth_chart(
         alt.Tooltip("shown:N", title=statistic),
     ]
     inner = {i for i, layer in enumerate(layers, 1) if layer["inner"]}  # what stands outside is no part of a line
-    lines = alt.Chart(drawable[drawable["position"].isin(inner)]).mark_line(strokeWidth=2.5).encode(x, y, color)
+    lines = (
+        alt.Chart(drawable[[i in inner for i in drawable["position"]]]).mark_line(strokeWidth=2.5).encode(x, y, color)
+    )
     points = alt.Chart(drawable).mark_point(size=45, filled=True, opacity=1).encode(x, y, color, tooltip=tooltip)
     dashed = (
         alt.Chart(predicted)

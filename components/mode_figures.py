@@ -17,6 +17,10 @@ from components.palette import Theme
 Data = Mapping[str, Any]
 
 
+SCREEN_PX, WORDS = 760, 1.7
+"""Height of a figure in presenter mode, and how much larger its words are."""
+
+
 def theme() -> Theme:
     """The theme that the visitor sees."""
     return "dark" if st.context.theme.type == "dark" else "light"
@@ -38,23 +42,24 @@ def draw_figure(result: Data, key: str, presenting: bool) -> None:
     charts = _FIGURES[study](result, key)
     charts = charts if isinstance(charts, list) else [charts]
     for number, chart in enumerate(charts):
-        drawn = _enlarged(chart, 1.7) if presenting and len(charts) == 1 else chart
+        drawn = _enlarged(chart) if presenting and len(charts) == 1 else chart
         st.altair_chart(drawn, key=f"{key}-{study}-{number}", width="stretch")
 
 
-def _enlarged(chart: Drawn, factor: float) -> alt.LayerChart:
-    """The same chart for a projector: taller, with larger words on the marks. Axes follow the page's own type."""
+def _enlarged(chart: Drawn) -> alt.LayerChart:
+    """The same chart for a projector: as tall as the screen allows, with larger words. Axes follow the page's own type."""
+    spec = chart.to_dict()
+    data = spec.pop("datasets", {})
+    factors = {"height": min(max(SCREEN_PX / spec["height"], 1.0), WORDS), "fontSize": WORDS, "labelLimit": WORDS}
 
     def grown(value: Any, name: str = "") -> Any:
         if isinstance(value, dict):
             return {k: grown(v, k) for k, v in value.items()}
         if isinstance(value, list):
             return [grown(v) for v in value]
-        return value * factor if name in ("height", "fontSize") and isinstance(value, (int, float)) else value
+        return value * factors[name] if name in factors and isinstance(value, (int, float)) else value
 
-    spec = chart.to_dict()
-    data = {name: spec.pop(name) for name in ("datasets",) if name in spec}
-    return alt.LayerChart.from_dict({**grown(spec), **data})
+    return alt.LayerChart.from_dict({**grown(spec), "datasets": data})
 
 
 _EXAMPLE = """model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3))

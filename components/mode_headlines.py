@@ -150,7 +150,7 @@ def _scan_metrics(result: Data) -> list[Metric]:
     found = [
         ("Modules that know the mode", str(len(modes["modules"])), f"of {modes['module_count']}; {modes['in_train_mode']} handed over in train mode"),
         ("Output gap together", f"{modes['gap_together']:.1%}", "rms, of the eval output"),
-        ("Ignores eval()", str(len(modes["ignoring"])), "calls" if modes["ignoring"] else "nothing found"),
+        ("Ignores eval()", str(len(modes["ignoring"])), "calls of a function" if modes["ignoring"] else "nothing found"),
     ]  # fmt: skip
     if scanned["loss_eval"] is not None:
         found.append(("Loss, train → eval", f"{number_text(scanned['loss_train'])} → {number_text(scanned['loss_eval'])}", scanned["loss_name"]))  # fmt: skip

@@ -13,9 +13,9 @@ from components.palette import GRAPH, MODES, SIGN, Theme
 from lab.quantities import number_text
 
 PANELS = (
-    ("first", "train mode, first pass"),
-    ("second", "train mode, second pass"),
-    ("evaluated", "after eval()"),
+    ("first", "train 1"),
+    ("second", "train 2"),
+    ("evaluated", "eval"),
 )
 GAP = 0.8
 """Columns between two panels."""
@@ -73,7 +73,7 @@ def mask_chart(reading: Mapping[str, Any], theme: Theme) -> Drawn:
     whole = rows == grid["rows_of"] and columns == grid["columns_of"]
     return alt.layer(cells, marks, heads).properties(
         height=CELL_PX * rows + 110,
-        title=alt.Title("× dropped" + ("" if whole else f"  ·  shown: {shown}"), fontSize=12, fontWeight="normal", anchor="start"),
+        title=alt.Title("× dropped   two passes in train mode, one after eval()" + ("" if whole else f"  ·  shown: {shown}"), fontSize=12, fontWeight="normal", anchor="start"),
         description="Output of the layer in two passes in train mode and in eval mode, a cell an element; dropped cells have a cross.",
     )  # fmt: skip
 
@@ -141,7 +141,7 @@ def convergence_charts(reading: Mapping[str, Any], theme: Theme) -> list[Drawn]:
     data["mean_predicted"] = reading["predicted"]["mean"]
     data["p"] = reading["p"]
     level = f"{reading['level']:.1%} interval"
-    share = f"share of {reading['unit']}s dropped"
+    share = "share dropped"
     return [
         _panel(data, theme, "dropped_fraction", share, "p", ("dropped_low", "dropped_high"), level),
         _panel(data, theme, "mean", "mean of outputs", "mean_predicted", ("mean_low", "mean_high"), level),

@@ -50,15 +50,13 @@ def gap_chart(modes: Mapping[str, Any], theme: Theme) -> Drawn:
 def cost_chart(rows: Sequence[Mapping[str, Any]], theme: Theme) -> Drawn:
     """Accuracy of the same trained network on the same test set, by how it was evaluated."""
     named = [
-        {**row, "name": row["setting"] + ("" if row["setting"].startswith(("eval", "only")) else f", batches of {row['batch']}"),
-         "kind": "eval mode" if row["setting"].startswith("eval") else "train mode", "error": 1 - row["accuracy"]}
+        {**row, "name": _named(row), "kind": "eval mode" if row["setting"].startswith("eval") else "train mode"}
         for row in rows
-    ]  # fmt: skip
+    ]
     data = pd.DataFrame(named)
-    data["word"] = [f"{row['accuracy']:.1%}   loss {row['loss']:.3g}" for row in named]
     scale = alt.Scale(domain=["eval mode", "train mode"], range=[MODES[theme]["eval"], MODES[theme]["train"]])
     base = alt.Chart(data).encode(
-        x=alt.X("accuracy:Q", title="accuracy on the test set", scale=alt.Scale(domain=[0, 1.25]), axis=alt.Axis(format=".0%", values=[0, 0.2, 0.4, 0.6, 0.8, 1])),
+        x=alt.X("accuracy:Q", title="accuracy on the test set", scale=alt.Scale(domain=[0, 1.15]), axis=alt.Axis(format=".0%", values=[0, 0.2, 0.4, 0.6, 0.8, 1])),
         y=alt.Y("name:N", sort=[row["name"] for row in named], title=None, axis=alt.Axis(labelLimit=280, labelOverlap=False)),
         tooltip=[
             alt.Tooltip("name", title="evaluated in"), alt.Tooltip("batch", title="batch size"),
@@ -68,7 +66,14 @@ def cost_chart(rows: Sequence[Mapping[str, Any]], theme: Theme) -> Drawn:
     bars = base.mark_bar(cornerRadiusEnd=3).encode(
         color=alt.Color("kind:N", scale=scale, legend=alt.Legend(title=None, orient="bottom"))
     )
-    words = base.mark_text(align="left", dx=5, fontSize=12, color=GRAPH[theme]["ink"]).encode(text="word:N")
+    words = base.mark_text(align="left", dx=5, fontSize=12, color=GRAPH[theme]["ink"]).encode(
+        text=alt.Text("accuracy:Q", format=".1%")
+    )
     return alt.layer(bars, words).properties(
         height=ROW_PX * len(named) + 110, description="Accuracy and loss of one trained network by mode of evaluation."
     )
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    setting = row["setting"].removeprefix("train mode, ")
+    return setting if setting.startswith(("eval", "only")) else f"{setting}, batch {row['batch']}"

@@ -43,8 +43,8 @@ def read_forgotten_eval(p: float, seed: int, device: str) -> tuple[nn.Module, to
     rows = [_row(net.eval(), "eval()", inputs, arms, 128, seed)]
     for batch in BATCHES:
         rows.append(_row(net.train(), "train mode", inputs, arms, batch, seed))
-    rows.append(_row(_only(net, nn.Dropout), "only Dropout in train mode", inputs, arms, 128, seed))
-    rows.append(_row(_only(net, nn.BatchNorm1d), "only BatchNorm in train mode", inputs, arms, 128, seed))
+    rows.append(_row(_only(net, nn.Dropout), "only Dropout in train", inputs, arms, 128, seed))
+    rows.append(_row(_only(net, nn.BatchNorm1d), "only BatchNorm in train", inputs, arms, 128, seed))
     rows.append(_row(net.train(), "train mode, sorted by class", inputs[order], arms[order], 128, seed))
     rows.append(_after_pass(net, inputs, arms, order, seed))
     return net.eval(), inputs[:128], ForgottenEval(tuple(rows), len(arms), p)

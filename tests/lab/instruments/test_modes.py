@@ -192,5 +192,5 @@ def test_a_forgotten_eval_costs_what_a_plain_evaluation_says() -> None:
     assert by_size[0] < right.accuracy - 0.2
     assert rows["train mode, sorted by class", 128].accuracy < 0.7
     assert rows["eval() after that", 128].loss > right.loss
-    only_dropout = rows["only Dropout in train mode", 128].accuracy
+    only_dropout = rows["only Dropout in train", 128].accuracy
     assert only_dropout > rows["train mode", 2].accuracy

@@ -26,9 +26,7 @@ CATEGORIES = {
 _UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 
 
-def peaks_chart(
-    runs: Sequence[Mapping[str, Any]], theme: Theme, title: str = "bytes alive at the peak"
-) -> alt.LayerChart:
+def peaks_chart(runs: Sequence[Mapping[str, Any]], theme: Theme, title: str = "bytes alive at the peak") -> Any:
     """One bar a setting: its peak, stacked by category, and the phase it falls in."""
     ran = [run for run in runs if run["peak_bytes"] is not None]
     scale, unit = unit_of(max(run["peak_bytes"] for run in ran))
@@ -109,9 +107,7 @@ def curves_chart(runs: Sequence[Mapping[str, Any]], theme: Theme) -> alt.Chart:
     )  # fmt: skip
 
 
-def changes_chart(
-    changes: Sequence[Mapping[str, Any]], peak_bytes: int, card_bytes: int | None, theme: Theme
-) -> alt.LayerChart:
+def changes_chart(changes: Sequence[Mapping[str, Any]], peak_bytes: int, card_bytes: int | None, theme: Theme) -> Any:
     """Each change with the peak that it gives, the present peak and the card as lines."""
     rows = [{"title": "as set", "bytes": peak_bytes, "how": "as set"}] + [
         {"title": c["title"], "bytes": c["peak_bytes"], "how": "measured" if c["measured"] else "predicted"}

@@ -23,6 +23,8 @@ from lab.execution import perform
 from lab.execution.host import Host, gpu_memory_bytes, measure
 
 _REPORT_EVERY_S = 0.05
+_IDLE_S = 0.5
+"""With nothing to do for so long, what will be needed later is imported."""
 
 
 class Desk:
@@ -68,15 +70,28 @@ def main(package: str, *, programs: bool) -> None:
         desk.say(json.dumps({"kind": "failed", "reason": str(error)[:500]}))
         raise
     desk.say(json.dumps({"kind": "host", **wire.encode(host)}))
-    if programs:  # torch.optim and torch.func import it on first use: seconds, and broken when interrupted halfway
-        importlib.import_module("torch._dynamo")
+    if programs:  # an import that a time limit interrupts halfway stays broken
+        _import_late_modules()
     while True:
         desk.say('{"kind":"ready"}')
-        request = desk.requests.get()
+        request = _next_request(desk)
         report = functools.partial(desk.report, request["number"])
         desk.say(perform.answer(request["experiment"], request["params"], report, package=package))
         if host.cuda:
             _leave_when_device_is_lost()
+
+
+def _next_request(desk: Desk) -> dict[str, Any]:
+    try:
+        return desk.requests.get(timeout=_IDLE_S)
+    except queue.Empty:
+        _import_late_modules()
+        return desk.requests.get()
+
+
+def _import_late_modules() -> None:
+    """What torch.optim and torch.func import on first use, which takes seconds."""
+    importlib.import_module("torch._dynamo")
 
 
 def _settle() -> Host:

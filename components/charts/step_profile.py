@@ -28,7 +28,7 @@ _ROW_PX, _TEXT_PX = 30, 11
 _SPAN = "#64748b"
 """Of the span of the bare steps: seen on their bar and beside it, in both themes."""
 _CLIP = 2.5
-"""A first step that is so many times longer than all others is cut off and labelled."""
+"""What is so many times longer than the others is cut off: a first step, which then says so, or the span of bare steps."""
 
 
 def step_chart(
@@ -62,7 +62,8 @@ def step_chart(
 def step_limit(iterations: Sequence[Mapping[str, Any]], bare_s: Mapping[str, float]) -> float:
     """Right end of the axis in ms, without room for labels."""
     totals = _step_rows(iterations, bare_s, False)[1]
-    others = [max(total["total_ms"], total["high_ms"] or 0.0) for total in totals if not _starts(total["step"])]
+    others = [total["total_ms"] for total in totals if not _starts(total["step"])]
+    others += [min(total["high_ms"], _CLIP * total["total_ms"]) for total in totals if total["high_ms"]]
     first = max((total["total_ms"] for total in totals if _starts(total["step"])), default=0.0)
     longest = max(others)
     return first if longest < first <= _CLIP * longest else longest
@@ -103,7 +104,7 @@ def _labels(
     ends["at"] = ends[["total_ms", "high_ms"]].max(axis=1).clip(upper=limit_ms)
     ends["edge"] = limit_ms * 1.15
     base = alt.Chart(ends).encode(y=y)
-    span = base.transform_filter("isValid(datum.low_ms)").mark_rule(color=_SPAN, strokeWidth=3)
+    span = base.transform_filter("isValid(datum.low_ms)").mark_rule(color=_SPAN, strokeWidth=3, clip=True)
     inside = base.transform_filter("datum.cut").mark_text(
         align="right", dx=-6, color="#ffffff", fontWeight=600, fontSize=size_px
     )

@@ -126,7 +126,7 @@ function createTable(root) {
   }
   const roots = () => nodes.filter(node => node.parent < 0)
   const place = row => group === "shape" ? row.shapes : group === "module" ? row.module ?? "" :
-    row.stack || (row.line ? `line ${row.line}` : "")
+    row.stack || row.module || ""
 
   function openFirst() {
     for (const row of grouped(roots(), keyOf(), "", data.steps)) open.add(row.id)

@@ -12,7 +12,22 @@ from lab.experiments.op_profile.readings import (
     reading,
 )
 from lab.experiments.op_profile.schema import Params, Result
-from lab.workloads.own_model import EXAMPLE
+
+OWN_PROGRAM = """class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(16, 64)
+        self.second = nn.Linear(64, 64)
+        self.last = nn.Linear(64, 4)
+
+    def forward(self, x):
+        hidden = torch.tanh(self.first(x))
+        hidden = hidden + torch.tanh(self.second(hidden))
+        return self.last(hidden)
+
+model = Net()
+batch = (torch.randn(32, 16), torch.randint(0, 4, (32,)))
+"""
 
 _BACKWARD = Lesson(
     row="H2",
@@ -244,10 +259,10 @@ _SLOW = Lesson(
 _OWN = Lesson(
     row="H2",
     title="your own model",
-    params=Params(model="own", code=EXAMPLE),
+    params=Params(model="own", code=OWN_PROGRAM),
     question="Three small layers, Adam in a for-loop. Which part of the step takes longest?",
     choices={
-        "forward": "Three products and two tanh: the fewest calls of the three.",
+        "forward": "Three products, two tanh, one sum: the fewest calls of the three.",
         "backward": "About twice the calls of the forward.",
         "optimizer": "Six parameters, some ten operators each.",
     },

@@ -32,7 +32,9 @@ _component = components_v2.component(
     html='<div class="timeline"></div>',
     css=f".timeline{{{_hues('light')}}}.timeline.dark{{{_hues('dark')}}}"
     + (_HERE / "timeline.css").read_text(encoding="utf-8"),
-    js="\n".join((_HERE / f"{name}.js").read_text(encoding="utf-8") for name in ("scale", "boxes", "memory", "timeline")),
+    js="\n".join(
+        (_HERE / f"{name}.js").read_text(encoding="utf-8") for name in ("scale", "boxes", "memory", "timeline")
+    ),
 )
 
 

@@ -21,10 +21,10 @@ _ORDER = {"fault": 0, "warning": 1, "surprise": 2, "fact": 3}
 
 
 def explain(result: Result) -> tuple[Finding, ...]:
-    """At most ``MOST`` things to notice, the most important first."""
-    looks = (_trap, _first_step, _busy_and_slow, _self_and_total, _largest, _optimizer, _overhead, _said)
+    """At most ``MOST`` things to notice: a trap that was tried, then the most important."""
+    looks = (_first_step, _busy_and_slow, _self_and_total, _largest, _optimizer, _overhead, _said)
     found = [finding for look in looks for finding in look(result)]
-    return tuple(sorted(found, key=lambda finding: _ORDER[finding.level])[:MOST])
+    return (*_trap(result), *sorted(found, key=lambda finding: _ORDER[finding.level]))[:MOST]
 
 
 def _trap(result: Result) -> Iterator[Finding]:

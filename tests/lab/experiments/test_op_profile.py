@@ -19,9 +19,10 @@ from lab.execution.executor import Executor
 from lab.experiments import op_profile
 from lab.experiments.op_profile.device_work import covered_ns, kernels
 from lab.experiments.op_profile.lessons import headline_of
-from lab.experiments.op_profile.schema import TRAPS, Params, Result
+from lab.experiments.op_profile.schema import TRAPS, Params, Result, Step
 from lab.experiments.op_profile.timeline import thinned
 from lab.experiments.op_profile.trap_programs import PROGRAMS
+from lab.experiments.op_profile.verdict import verdict
 from lab.instruments import torch_private
 from lab.instruments.ceilings import measure_ceilings
 from lab.instruments.op_trace.session import unavailable
@@ -404,6 +405,35 @@ def test_kernels_keep_what_the_driver_says():
     assert (table.name, table.calls, table.operator) == (("gemm",), (2,), ("aten::mm",))
     assert table.total_s == (160e-9,)
     assert (table.occupancy, table.grid) == ((0.5,), ("128 × 1 × 1",))
+
+
+def device_step(copy_s: float, kernel_ns: int) -> tuple[Step, Any]:
+    """A step of 1 ms on a device: how long it copies, how long a kernel runs."""
+    from lab.instruments.op_trace.events import Events
+    from lab.instruments.op_trace.tree import build_tree
+
+    step = Step(0.0, copy_s, 2e-4, 2e-4, 1e-4, 0.0, 5e-4 - copy_s, 1e-3)
+    events = Events(
+        name=["step", "aten::mm", "gemm"], kind=["range", "op", "kernel"], start_ns=[0, 10, 50], duration_ns=[10**6, 10, kernel_ns],
+        thread=[1, 1, 7], number=[1, 2, 0], launched_by=[0, 0, 2], sequence=[-1] * 3, forward_thread=[0] * 3, shapes=[()] * 3,
+        dtypes=[()] * 3, arguments=[()] * 3, bytes=[0] * 3, details=[""] * 3,
+    )  # fmt: skip
+    return step, build_tree(events)
+
+
+@pytest.mark.parametrize(
+    ("copy_s", "kernel_ns", "bound", "change"),
+    [
+        (4e-4, 10**5, "host", {"batch": 64}),
+        (5e-4, 10**5, "copies", {"pin_memory": True}),
+        (0.0, 9 * 10**5, "device", {"precision": "bf16_autocast"}),
+        (0.0, 10**5, "host", {"batch": 64}),
+    ],
+)
+def test_a_step_on_a_device_is_bound_by_what_takes_most(copy_s, kernel_ns, bound, change):
+    found = verdict(Params(device="cuda"), *device_step(copy_s, kernel_ns))
+    assert (found.bound, found.next_change) == (bound, change)
+    assert sum(found.shares.values()) == pytest.approx(1)
 
 
 def test_ceilings_are_reached_by_a_matmul_and_not_by_ten_times_more():

@@ -143,8 +143,8 @@ def allocations(profile: torch.profiler.profile) -> list[tuple[int, int]]:
     while todo:
         event = todo.pop()
         todo.extend(event.children)
-        if event.tag == torch._C._profiler._EventType.Allocation:
-            fields = event.typed[1]
+        if event.tag == _EventType.Allocation:
+            fields: Any = event.typed[1]
             found.append((event.start_time_ns, fields.ptr, fields.alloc_size))
     return [(address, size) for _, address, size in sorted(found, key=lambda row: row[0])]
 
@@ -159,7 +159,7 @@ def record_cuda_history(on: bool) -> None:
 
 def cuda_snapshot() -> dict[str, Any]:
     """Segments and recorded events of the CUDA allocator, as PyTorch's memory viewer reads them."""
-    return torch.cuda.memory._snapshot()
+    return dict(torch.cuda.memory._snapshot())
 
 
 class CustomFunctions:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch._C._functorch import is_functorch_wrapped_tensor, is_legacy_batchedtensor
+from torch._C._profiler import _EventType
 from torch._subclasses.fake_tensor import DataDependentOutputException as DataDependentOutputException
 from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
 from torch._subclasses.fake_tensor import FakeTensorMode

@@ -113,7 +113,7 @@ def _cut(name: str, most: int = 24) -> str:
 
 
 def _timeline(result: Data, key: str, presenter: bool) -> None:
-    memory_view(dict(result), key=key, height=700, presenter=presenter)
+    memory_view(dict(result), key=key, height=780, presenter=presenter)
 
 
 def _settings(result: Data, key: str, presenter: bool) -> None:

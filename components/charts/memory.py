@@ -129,7 +129,7 @@ def changes_chart(changes: Sequence[Mapping[str, Any]], peak_bytes: int, card_by
         "over the limit": GRAPH[theme]["fault"],
     }
     names = list(dict.fromkeys(data["fits"]))
-    most = max(data["size"].max(), (limit or 0) / scale) * 1.3
+    most = float(max(*data["size"].tolist(), (limit or 0) / scale)) * 1.3
     y = alt.Y(
         "title:N", sort=[row["title"] for row in rows], title=None, axis=alt.Axis(labelLimit=280, labelFontSize=13)
     )
@@ -144,12 +144,13 @@ def changes_chart(changes: Sequence[Mapping[str, Any]], peak_bytes: int, card_by
         .mark_text(align="left", dx=6, fontSize=12, color=GRAPH[theme]["ink"])
         .encode(y=y, x=x, text="text:N")
     )
-    layers = [bars, texts]
+    layers: list[Any] = [bars]
     if limit:
         at = alt.Chart(pd.DataFrame([{"size": limit / scale, "text": f"limit {_short(limit)}"}]))
         layers.append(
             at.mark_rule(strokeDash=[7, 4], strokeWidth=2, color=GRAPH[theme]["ink"]).encode(x=x, tooltip="text:N")
         )
+    layers.append(texts)  # above the line
     best = min(rows, key=lambda row: row["bytes"])
     return alt.layer(*layers).properties(
         height=alt.Step(34),
@@ -166,7 +167,7 @@ def saved_chart(saved: Sequence[Mapping[str, Any]], theme: Theme) -> alt.Chart:
         alt.Chart(data)
         .mark_bar(height={"band": 0.7}, color=MEMORY[theme]["activations"])
         .encode(
-            y=alt.Y("module:N", sort=list(data["module"]), title=None, axis=alt.Axis(labelLimit=260)),
+            y=alt.Y("module:N", sort=[row["module"] for row in rows], title=None, axis=alt.Axis(labelLimit=260)),
             x=alt.X("size:Q", title=f"saved for backward ({unit})"),
             tooltip=[alt.Tooltip("module"), alt.Tooltip("exact", title="saved"), alt.Tooltip("slots", title="slots")],
         )

@@ -80,7 +80,7 @@ def _first_change(result: Result) -> Iterator[Finding]:
         f" Next: {others}." if others else ""
     )
     evidence = {"peak now_bytes": result.peak.bytes, "with the change_bytes": best.peak_bytes}
-    yield Finding("fact", f"First: {best.title}", text, evidence, None, best.title, best.knobs)
+    yield Finding("fact", f"First: {best.title}", text, evidence, None, "", best.knobs)
 
 
 def _trains_otherwise(change: Change) -> bool:

@@ -2,7 +2,7 @@
 
 NOTE In which order, and why.
 1. The prediction comes first: it costs nothing in memory, and says whether the real run may be done here at all.
-2. Time and memory are never measured in the same run. The profiled rerun for what only the allocator sees is a third.
+2. Time and memory are never measured in the same run; the settings take turns under the clock. The profiled rerun for what only the allocator sees is a third.
 3. Other settings and changes are measured like the chosen one while that is quick; else changes are predicted.
 4. The capped run is the same training again, stopped at the first request beyond the cap. The cap counts what the
    dispatcher sees, so a real card fails a little earlier: it also holds workspaces, rounding and a context.
@@ -134,15 +134,24 @@ class _Measurement:
         return self.kept[params]
 
     def _runs(self) -> tuple[Run, ...]:
-        found, settings = [], compared(self.params)
-        for number, setting in enumerate(settings):
-            params = setting.of(self.params)
-            self.report(0.25 + 0.4 * number / len(settings), f"{setting.name}: memory, then time")
-            tracked = self._tracked(params, self.predicted)
-            if not self.predicted and not tracked.fault:
-                self.times[params] = step_seconds(params)
-            found.append(rd.run_row(setting, tracked, params == self.params, self.predicted, self.times.get(params)))
-        return tuple(found)
+        """Memory of every setting, then the time of those that ran."""
+        settings = {setting: setting.of(self.params) for setting in compared(self.params)}
+        for number, (setting, params) in enumerate(settings.items()):
+            self.report(0.25 + 0.25 * number / len(settings), f"{setting.name}: memory")
+            self._tracked(params, self.predicted)
+        if not self.predicted:
+            self.report(0.5, "single steps of all settings, in turns")
+            self._clock([params for params in settings.values() if not self.kept[params].fault])
+        return tuple(
+            rd.run_row(setting, self.kept[params], params == self.params, self.predicted, self.times.get(params))
+            for setting, params in settings.items()
+        )
+
+    def _clock(self, settings: list[Params]) -> None:
+        """In turns while they all fit in memory together, else one after the other."""
+        together = sum(self.kept[params].peak_bytes for params in settings) <= REAL_BYTES["cpu"]
+        for group in [settings] if together else [[params] for params in settings]:
+            self.times |= dict(zip(group, step_seconds(group), strict=True))
 
     def _changes(self, chosen: Tracked) -> tuple[Change, ...]:
         fake = self.predicted or chosen.seconds > QUICK_S

@@ -11,7 +11,7 @@ from lab.contract import ParamsError
 from lab.experiments.memory_timeline.schema import Params
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Setting:
     """A name and the knob values that make it."""
 

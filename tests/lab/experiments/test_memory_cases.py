@@ -25,7 +25,7 @@ PLAIN = [case for case in CASES.values() if case["runs_on"] == "cpu"]
 
 @pytest.fixture(autouse=True)
 def _no_clock(monkeypatch):
-    monkeypatch.setattr(measure, "step_seconds", lambda params: Seconds(1.0, 1.0, 1.0, 3))
+    monkeypatch.setattr(measure, "step_seconds", lambda settings: [Seconds(1.0, 1.0, 1.0, 3) for _ in settings])
     monkeypatch.setattr(measure, "changes", lambda params: [])
 
 

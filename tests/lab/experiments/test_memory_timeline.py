@@ -19,6 +19,7 @@ from lab.experiments import memory_timeline
 from lab.experiments.memory_timeline import measure, schema
 from lab.experiments.memory_timeline.schema import Params, Result
 from lab.instruments.memory_records import CATEGORIES
+from lab.instruments.torch_private import has_dispatch_mode
 from lab.workloads.models import CLASSES
 
 MLP = Params(model="mlp", layers=2, width=64, batch=32, optimizer="adam")
@@ -30,7 +31,7 @@ def _one_thread_and_no_clock() -> Iterator[None]:
     """Times are not compared here, and the collector has nothing to look through."""
     threads, clock = torch.get_num_threads(), measure.step_seconds
     torch.set_num_threads(1)
-    measure.step_seconds = lambda params: schema.Seconds(1.0, 1.0, 1.0, 3)
+    measure.step_seconds = lambda settings: [schema.Seconds(1.0, 1.0, 1.0, 3) for _ in settings]
     gc.collect()
     yield
     measure.step_seconds = clock
@@ -237,6 +238,23 @@ def test_faults_of_a_program_are_data(code, kind):
     assert result.fault.type == kind
     assert wire.decode(Result, wire.loads(wire.dumps(result))) == result
     memory_timeline.explain(result)
+
+
+def test_time_is_measured_without_the_instrument(monkeypatch):
+    """The clock's own trainings run no dispatch mode, and the work of a step is in its time."""
+    from lab.experiments.memory_timeline import clock
+    from lab.workloads.training_step import Training
+
+    small, large = MLP, dataclasses.replace(MLP, width=512, batch=256)
+    (fast, slow) = clock.step_seconds([small, large])
+    assert fast.repeats >= 3
+    assert fast.min <= fast.median <= fast.max
+    assert fast.median < slow.median
+    seen, original = [], Training.run
+    monkeypatch.setattr(Training, "run", lambda self, *a: seen.append(has_dispatch_mode()) or original(self, *a))
+    clock.step_seconds([small])
+    assert seen
+    assert not any(seen)
 
 
 def test_contradictions_between_knobs_are_refused():

@@ -12,7 +12,7 @@ from lab.contract import program_knob, silent
 from lab.execution.perform import types_of
 
 _WARM_UP_S = 0.2
-"""Experiments whose turn would come later stay cold."""
+"""Experiments whose turn would come later stay cold, and those that run a model of their own by default."""
 
 
 def _names(text: str) -> list[str]:
@@ -79,7 +79,8 @@ def warm_up(package: str) -> None:
     repr(x.grad)
     for experiment in experiments(package):
         params_type, _ = types_of(experiment)
-        if program_knob(params_type) and time.monotonic() - started < _WARM_UP_S:
+        knob = program_knob(params_type)
+        if knob and knob.default and time.monotonic() - started < _WARM_UP_S:
             experiment.explain(experiment.run(params_type(), silent))
 
 

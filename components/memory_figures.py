@@ -282,6 +282,9 @@ def _unseen_text(result: Data) -> str:
     if result["unseen_bytes"] is None:
         return f"Not measured. {result['unseen_reason']}"
     table = result["timeline"]
+    if table["unseen"] is None:
+        size = bytes_text(result["unseen_bytes"])
+        return f"The allocator's peak of requested bytes is {size} above the tracked one. Both peaks may fall at other moments."
     row = max(range(len(table["unseen"])), key=table["unseen"].__getitem__)
     where = f", at {table['op'][row]} in {table['module'][row]}" if result["unseen_bytes"] else ""
     at_peak = table["unseen"][result["peak"]["row"]]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from lab.experiments.memory_timeline.schema import (
+    Allocator,
     Change,
     Curve,
     Fit,
@@ -63,7 +64,7 @@ def result(
         saved=tuple(chosen.saved),
         saved_bytes=chosen.saved_bytes,
         dtypes=_dtypes(chosen),
-        unseen_bytes=max(unseen.values(), default=0) if unseen is not None else None,
+        unseen_bytes=_unseen_bytes(unseen, parts["allocator"]),
         tracked_step_s=None if predicted else chosen.seconds / params.steps,
         step_s_reason="A prediction takes no time." if predicted else "The run ended early." if chosen.fault else "",
         fit=Fit(params.card_bytes, highest.bytes, highest.bytes <= params.card_bytes, params.device),
@@ -74,6 +75,13 @@ def result(
         fault=chosen.fault,
         **parts,
     )
+
+
+def _unseen_bytes(unseen: dict[int, int] | None, allocator: Allocator | None) -> int | None:
+    """From the profiled rerun on the CPU, from the allocator's own count on CUDA."""
+    if allocator:
+        return allocator.requested_bytes - allocator.tracked_bytes
+    return None if unseen is None else max(unseen.values(), default=0)
 
 
 def nothing(params: Params, error: SubjectError) -> Result:

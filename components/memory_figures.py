@@ -265,6 +265,7 @@ def draw_details(result: Data, key: str) -> None:
     """Tables behind the figure."""
     if not result["timeline"]["index"]:
         return
+    st.caption(cost_text(result))
     names = ["Owners at the peak", "Operations and dtypes", "What nobody sees", "Allocated, reserved, driver"]
     owners, dtypes, unseen, allocator = st.tabs(names)
     with owners:
@@ -315,9 +316,9 @@ def _allocator(result: Data, key: str) -> None:
         )  # fmt: skip
 
 
-def cost_text(result: Data | None) -> str:
-    """What the instrument costs, for the footer."""
-    if not result or not result["step_s"] or not result["tracked_step_s"]:
+def cost_text(result: Data) -> str:
+    """What the instrument costs, as a number."""
+    if not result["step_s"] or not result["tracked_step_s"]:
         return "Times come from runs without the instrument."
     ratio = result["tracked_step_s"] / result["step_s"]["median"]
     return f"A tracked step took {ratio:.1f} times as long as a bare one. Times come from runs without the instrument."

@@ -12,7 +12,9 @@ from lab.contract import program_knob, silent
 from lab.execution.perform import types_of
 
 _WARM_UP_S = 0.2
-"""Experiments whose turn would come later stay cold, and those that run a model of their own by default."""
+"""Experiments whose turn would come later stay cold."""
+_QUICK_S = 10.0
+"""An experiment that may take longer is no warm-up."""
 
 
 def _names(text: str) -> list[str]:
@@ -80,7 +82,7 @@ def warm_up(package: str) -> None:
     for experiment in experiments(package):
         params_type, _ = types_of(experiment)
         knob = program_knob(params_type)
-        if knob and knob.default and time.monotonic() - started < _WARM_UP_S:
+        if knob and knob.program and knob.program.wall_s <= _QUICK_S and time.monotonic() - started < _WARM_UP_S:
             experiment.explain(experiment.run(params_type(), silent))
 
 

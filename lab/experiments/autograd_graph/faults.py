@@ -95,6 +95,16 @@ _KNOWN: list[tuple[str, str, str]] = [
         "Walk with a loop and a list of what is left to do.",
     ),
     (
+        r"^ModuleNotFoundError: No module named 'torch\._",
+        "This part of torch is read from a file on first use, and a program here has no files. torch.compile needs files and a compiler.",
+        "Leave out what compiles, exports or starts workers; or run the lab with LAB_TYPED_CODE=trusted on your own machine.",
+    ),
+    (
+        r"Parent directory .* does not exist|open file failed because of errno",
+        "A program here has no files, so nothing can be saved or loaded.",
+        "Keep it in memory: a variable, or copy.deepcopy(module.state_dict()).",
+    ),
+    (
         r"^(PermissionError|OSError|BlockingIOError|NotADirectoryError)",
         "A program here has no files, no network and no other processes: the operating system refuses them.",
         "Keep everything in memory: make the data in the program.",

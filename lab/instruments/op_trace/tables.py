@@ -99,6 +99,7 @@ class _Merged:
 
     def add(self, tree: Tree, rows: Sequence[int], places: Sequence[Place]) -> None:
         events, at_of = tree.events, {}
+        repeated = {tree.parent[row] for row in rows if _repeats(tree, row)}
         for row in rows:
             shapes = events.shapes[row]
             key = (at_of.get(tree.parent[row], -1), events.name[row], str(shapes or ""), places[row])
@@ -111,6 +112,8 @@ class _Merged:
             at_of[row] = at
             measured = (1, tree.self_ns[row], events.duration_ns[row], tree.device_ns[row], tree.self_bytes[row])
             self._counts[at] = [old + new for old, new in zip(self._counts[at], measured, strict=True)]
+            if row in repeated:
+                continue
             work = flops(key[1], shapes, events.arguments[row]), moved_bytes(key[1], shapes, events.dtypes[row])
             self._costs[at] = [_plus(old, new) for old, new in zip(self._costs[at], work, strict=True)]
 
@@ -134,6 +137,12 @@ class _Merged:
             flops=costs[0],
             moved_bytes=costs[1],
         )
+
+
+def _repeats(tree: Tree, row: int) -> bool:
+    """Autocast calls an operation again with its inputs cast: the work is done, and counted, in the inner one."""
+    above = tree.parent[row]
+    return above >= 0 and tree.events.name[above] == tree.events.name[row]
 
 
 def group(calls: Calls, by: str, *, device: bool) -> Operators:

@@ -23,7 +23,7 @@ from lab.contract import Fault, Report
 from lab.experiments.op_profile.reading import result_of
 from lab.experiments.op_profile.schema import Iteration, Params, Result
 from lab.experiments.op_profile.steps import ROOT, Measured, clocked_step, profiled_step
-from lab.experiments.op_profile.subject import FILES, Subject, compile_fault, fault_of_error, subject
+from lab.experiments.op_profile.subject import FILES, Subject, compile_fault, fault_of_error, is_missing_kernel, subject
 from lab.experiments.op_profile.traps import spring
 from lab.instruments.ceilings import best_of, measure_ceilings
 from lab.instruments.op_trace.places import CallMarks
@@ -74,7 +74,7 @@ def _measure(params: Params, found: Subject, report: Report) -> Measured:
             report(0.9, "what this device can do at best")
             measured.ceilings = best_of(before, measure_ceilings(params.device, _dtype(params)))
     except Exception as error:
-        if params.model == "own":
+        if params.model == "own" or is_missing_kernel(error):
             measured.fault = fault_of_error(error)
         elif params.compile and not measured.iterations:
             measured.fault = compile_fault(error)

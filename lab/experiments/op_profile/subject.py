@@ -85,7 +85,9 @@ def _unused(params: Params) -> list[str]:
     return [f"{', '.join(given)}: no effect on a program's own batch."] if given else []
 
 
+_MISSING_KERNEL = r"could not create a primitive"
 _KNOWN = [
+    (_MISSING_KERNEL, "oneDNN, which runs this operation on a CPU, has no kernel for it in this dtype on this processor.", "Set precision to fp32 or bf16_autocast."),
     (r"^OwnModelError", "The program ran. What it left does not make a training step yet.", ""),
     (r"^TimeLimit", "The program did not come to an end in time.", "Use a smaller model or batch, or fewer steps."),
     (r"^MemoryLimit", "The program asked for more memory than one run may use.", "Use a smaller model or batch."),
@@ -114,6 +116,11 @@ def fault_of_error(error: Exception) -> Fault:
     memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
     kind = "MemoryLimit" if memory else type(error).__name__
     return fault_of(kind, str(error)[:4000], program.program_line(error.__traceback__))
+
+
+def is_missing_kernel(error: Exception) -> bool:
+    """The library has no kernel for this operation here: a fact of the processor, whoever wrote the model."""
+    return re.search(_MISSING_KERNEL, str(error)) is not None
 
 
 def compile_fault(error: Exception) -> Fault:

@@ -112,6 +112,37 @@ def test_operators_name_modules_and_lines(result):
     assert all(calls.line[at] for at in heads)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16_autocast"])
+def test_a_product_counts_once_also_when_autocast_calls_it_twice(precision):
+    program = """class Product(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(64, 96))
+
+    def forward(self, x):
+        return torch.mm(x, self.weight)
+
+model, batch = Product(), torch.randn(32, 64)
+loss = lambda model, batch: model(batch).float().sum()
+"""
+    found = measured(model="own", code=program, precision=precision)
+    counted = sum(n for n in found.calls.flops if n is not None)
+    assert counted == found.profiled_steps * 2 * (2 * 32 * 64 * 96)  # the product, and the gradient of the weight
+
+
+def test_a_kernel_that_this_processor_lacks_is_a_fault_of_the_run(monkeypatch):
+    def lacking(*inputs):
+        raise RuntimeError("could not create a primitive descriptor for the LSTM forward propagation primitive.")
+
+    monkeypatch.setattr(torch.nn.LSTM, "forward", lacking)
+    fault = measured(model="lstm").fault
+    assert fault
+    assert "no kernel" in fault.explanation
+    monkeypatch.setattr(torch.nn.LSTM, "forward", lambda *inputs: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        measured(model="lstm")
+
+
 def test_flops_of_a_step_are_those_of_the_formula():
     result = measured(model="mlp", layers=3, width=64, batch=8, steps=1, optimizer="sgd", optimizer_impl="fused")
     counted = sum(n for n in result.calls.flops if n is not None)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 from lab.contract import Fault
+from lab.workloads.own_model import OwnModelError
 from lab.workloads.program import program_line
 
+_MISSING_KERNEL = r"could not create a primitive"
 _KNOWN = (
     (
         r"CheckpointError.*different metadata",
@@ -29,6 +31,11 @@ _KNOWN = (
         "A prediction has shapes and no values: the program reads a value (item, bool, nonzero), which does not exist.",
         "Measure instead of predicting, or take the value from outside the model.",
     ),
+    (
+        _MISSING_KERNEL,
+        "oneDNN, which runs this operation on a CPU, has no kernel for it in this dtype on this processor.",
+        "Set precision to fp32 or bf16_autocast.",
+    ),
     (r"OwnModelError", "The program ran. What it left does not make a measurement yet.", ""),
 )  # fmt: skip
 
@@ -43,7 +50,13 @@ def fault_of(kind: str, message: str, line: int | None) -> Fault:
 
 def fault_of_error(error: BaseException) -> Fault:
     """The fault of what a model raised while it was trained."""
-    return fault_of(type(error).__name__, str(error)[:4000], program_line(error.__traceback__))
+    line = error.line if isinstance(error, OwnModelError) else program_line(error.__traceback__)
+    return fault_of(type(error).__name__, str(error)[:4000], line)
+
+
+def is_missing_kernel(error: BaseException) -> bool:
+    """The library has no kernel for this operation here: a fact of the processor, whoever wrote the model."""
+    return re.search(_MISSING_KERNEL, str(error)) is not None
 
 
 def metadata_pairs(message: str) -> list[tuple[int, str, str]]:

@@ -59,6 +59,7 @@ class _Measurement:
         self.predicted, self.predicted_reason = params.predict, ""
         self.kept: dict[Params, Tracked] = {}
         self.times: dict[Params, Seconds] = {}
+        self.time_reason = ""
 
     def result(self) -> Result:
         params, report = self.params, self.report
@@ -94,6 +95,7 @@ class _Measurement:
             unseen=unseen,
             unseen_reason=unseen_reason,
             step_s=self.times.get(params),
+            time_reason=self.time_reason,
             oom=oom,
             allocator=allocator,
         )
@@ -128,9 +130,13 @@ class _Measurement:
             return None, "The profiled rerun ran other operations."
         return unseen, ""
 
-    def _tracked(self, params: Params, fake: bool) -> Tracked:
+    def _tracked(self, params: Params, fake: bool) -> Tracked | None:
+        """None when a program's model cannot be trained in this way, such as a batch of 3 in 4 parts."""
         if params not in self.kept:
-            self.kept[params] = track(params, fake=fake)
+            try:
+                self.kept[params] = track(params, fake=fake)
+            except SubjectError:
+                return None
         return self.kept[params]
 
     def _runs(self) -> tuple[Run, ...]:
@@ -139,6 +145,7 @@ class _Measurement:
         for number, (setting, params) in enumerate(settings.items()):
             self.report(0.25 + 0.25 * number / len(settings), f"{setting.name}: memory")
             self._tracked(params, self.predicted)
+        settings = {setting: params for setting, params in settings.items() if params in self.kept}
         if not self.predicted:
             self.report(0.5, "single steps of all settings, in turns")
             self._clock([params for params in settings.values() if not self.kept[params].fault])
@@ -151,7 +158,12 @@ class _Measurement:
         """In turns while they all fit in memory together, else one after the other."""
         together = sum(self.kept[params].peak_bytes for params in settings) <= REAL_BYTES["cpu"]
         for group in [settings] if together else [[params] for params in settings]:
-            self.times |= dict(zip(group, step_seconds(group), strict=True))
+            try:
+                self.times |= dict(zip(group, step_seconds(group), strict=True))
+            except Exception as error:
+                if self.params.model != "own":
+                    raise
+                self.time_reason = f"A later step failed: {type(error).__name__}: {error}"[:300]
 
     def _changes(self, chosen: Tracked) -> tuple[Change, ...]:
         fake = self.predicted or chosen.seconds > QUICK_S
@@ -162,7 +174,7 @@ class _Measurement:
                 break
             self.report(0.65 + 0.25 * number / len(settings), f"what if: {setting.name}")
             tracked = self._tracked(setting.of(self.params), fake)
-            if not tracked.fault:
+            if tracked and not tracked.fault:
                 found.append(rd.change(setting, tracked, chosen, self.params.card_bytes, measured=not fake))
         return tuple(sorted(found, key=lambda change: -change.saving_bytes))
 

@@ -35,6 +35,7 @@ def result(
     *,
     predicted: bool,
     unseen: dict[int, int] | None,
+    time_reason: str,
     **parts: Any,
 ) -> Result:
     """The whole result; ``parts`` are the fields that are ready."""
@@ -66,7 +67,11 @@ def result(
         dtypes=_dtypes(chosen),
         unseen_bytes=_unseen_bytes(unseen, parts["allocator"]),
         tracked_step_s=None if predicted else chosen.seconds / params.steps,
-        step_s_reason="A prediction takes no time." if predicted else "The run ended early." if chosen.fault else "",
+        step_s_reason="A prediction takes no time."
+        if predicted
+        else "The run ended early."
+        if chosen.fault
+        else time_reason,
         fit=Fit(params.card_bytes, highest.bytes, highest.bytes <= params.card_bytes, params.device),
         allocator_reason=_allocator_reason(params, predicted),
         printed=chosen.printed,

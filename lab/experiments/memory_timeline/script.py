@@ -46,6 +46,9 @@ class Track(TorchDispatchMode):
         self.now -= size
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func._can_decompose():  # inference mode brings composite operations here whole
+            with self:
+                return func.decompose(*args, **(kwargs or {}))
         out = func(*args, **(kwargs or {}))
         for tensor in torch.utils._pytree.tree_leaves(out):
             if isinstance(tensor, torch.Tensor):
@@ -128,7 +131,7 @@ def _setup(params: Params) -> str:
     return (
         f"optimizer = torch.optim.{kind}\n"
         f"scaler = torch.amp.GradScaler(DEVICE, enabled={scaled})\n"
-        f"micro = [tuple(parts) for parts in zip(*(t.chunk({params.accumulate}) for t in batch))]\n"
+        f"micro = [tuple(parts) for parts in zip(*(t.tensor_split({params.accumulate}) for t in batch))]\n"
         f"track, losses, loss, ends = Track({cap}), [], None, []\n"
         "for tensor in (*model.parameters(), *model.buffers(), *batch):\n    track.add(tensor)\n"
         "gc.collect()\ngc.disable()  # cyclic garbage would die at some later operation\n\n"
@@ -179,7 +182,7 @@ def _training(params: Params, forward: list[str], keep: list[str]) -> list[str]:
 def _report(params: Params) -> str:
     if params.cap_bytes:
         return 'print("bytes alive at the failing request:")\nprint(track.alive_then)\n'
-    if params.leak != "none":
+    if params.leak != "none" and params.steps > 1:
         return 'print("bytes that the last step left behind:")\nprint(ends[-1] - ends[-2])\n'
     return 'print("peak in bytes:")\nprint(track.peak)\n'
 

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from lab.contract import Fault, knobs
-from lab.experiments.memory_timeline.faults import fault_of
+from lab.experiments.memory_timeline.faults import fault_of, fault_of_error
 from lab.experiments.memory_timeline.schema import Params
+from lab.experiments.memory_timeline.settings import forward_only
 from lab.workloads import models, program
 from lab.workloads.checkpointing import under_checkpoint
 from lab.workloads.own_model import OwnModelError, own_model
@@ -46,7 +47,7 @@ def build(params: Params) -> Subject:
     made = models.build(params.model, layers=params.layers, width=params.width, batch=params.batch, seq=params.seq)
     (x,), model = made.inputs, made.model
     model, segments = _checkpointed(model, params)
-    parts = zip(x.chunk(params.accumulate), made.target.chunk(params.accumulate), strict=True)
+    parts = zip(x.tensor_split(params.accumulate), made.target.tensor_split(params.accumulate), strict=True)
     losses: list[Loss] = [lambda x=x, y=y: made.criterion(model(x), y) for x, y in parts]
     task = Task(model, {"x": x, "target": made.target}, losses)
     return Subject(Training(task, recipe(params)), segments)
@@ -70,6 +71,8 @@ def _own(params: Params) -> Subject:
         return _own_training(params, ran)
     except OwnModelError as error:
         raise SubjectError(fault_of("OwnModelError", str(error), error.line), ran) from None
+    except Exception as error:  # noqa: BLE001 - classes of the program may raise anything when they are looked at
+        raise SubjectError(fault_of_error(error), ran) from None
 
 
 def _own_training(params: Params, ran: program.Ran) -> Subject:
@@ -77,8 +80,8 @@ def _own_training(params: Params, ran: program.Ran) -> Subject:
     whole = own_model(names)
     model, segments = _checkpointed(whole.model, params)
     names["model"] = model
-    if not any(p.requires_grad for p in model.parameters()):
-        raise OwnModelError("No parameter of the model requires gradients. Leave at least one unfrozen.")
+    if not any(p.requires_grad or forward_only(params) for p in model.parameters()):
+        raise OwnModelError("The model has no parameter that requires gradients: there is nothing to train.")
     losses = [own_model({**names, "batch": part}).loss for part in _chunks(names["batch"], params.accumulate)]
     inputs = {f"batch[{number}]": tensor for number, tensor in enumerate(_tensors(names["batch"]))}
     return Subject(Training(Task(model, inputs, losses), recipe(params)), segments, ran)
@@ -106,8 +109,8 @@ def _chunks(batch: Any, count: int) -> list[Any]:
         raise OwnModelError(
             f"accumulate = {count} needs tensors with the same first dimension of at least {count}; batch has {sizes}."
         )
-    pieces = [list(t.chunk(count)) for t in _tensors(batch)]
-    return [_rebuilt(batch, iter([piece[i] for piece in pieces])) for i in range(min(map(len, pieces)))]
+    pieces = [t.tensor_split(count) for t in _tensors(batch)]
+    return [_rebuilt(batch, iter([piece[i] for piece in pieces])) for i in range(count)]
 
 
 def _rebuilt(batch: Any, tensors: Any) -> Any:
@@ -115,4 +118,7 @@ def _rebuilt(batch: Any, tensors: Any) -> Any:
         return next(tensors)
     if isinstance(batch, Mapping):
         return {name: _rebuilt(part, tensors) for name, part in batch.items()}
-    return type(batch)([_rebuilt(part, tensors) for part in batch]) if isinstance(batch, (list, tuple)) else batch
+    if isinstance(batch, (list, tuple)):
+        make = getattr(batch, "_make", list if isinstance(batch, list) else tuple)  # a named tuple has its own
+        return make([_rebuilt(part, tensors) for part in batch])
+    return batch

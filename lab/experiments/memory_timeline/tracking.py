@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 import torch
 
 from lab.contract import Fault
-from lab.experiments.memory_timeline.faults import fault_of_error
+from lab.experiments.memory_timeline.faults import fault_of_error, is_missing_kernel
 from lab.experiments.memory_timeline.schema import Params
 from lab.experiments.memory_timeline.subject import Subject, build
 from lab.instruments import memory_unseen
 from lab.instruments.memory_records import CapHit, SavedTensor
 from lab.instruments.memory_track.saved import saved_tensors
 from lab.instruments.memory_track.timeline import Reading, owners, read
-from lab.instruments.memory_track.tracker import CapExceededError, MemoryTrack
+from lab.instruments.memory_track.tracker import MemoryTrack
 from lab.instruments.torch_private import FakeMode
 from lab.workloads import program
 from lab.workloads.training_step import Watch
@@ -122,7 +122,7 @@ def track(params: Params, *, fake: bool, addresses: bool = False) -> Tracked:
         try:
             opened.subject.training.run(params.steps, opened)
         except Exception as error:
-            if params.model != "own":
+            if params.model != "own" and not is_missing_kernel(error):
                 raise
             fault = fault_of_error(error)
         seconds = time.perf_counter() - started
@@ -164,15 +164,17 @@ def run_out_of_memory(params: Params, cap_bytes: int, *, fake: bool) -> CapHit |
         ledger = opened.book.ledger
         try:
             opened.subject.training.run(params.steps, opened)
-        except CapExceededError as hit:
-            kept = hit
-        if kept is None:
+        except Exception as error:
+            if opened.book.cap_hit is None:
+                raise
+            kept = error  # what the model made of it, when it caught it
+        if opened.book.cap_hit is None:
             return None
-        storage, event, alive_bytes = kept.storage, kept.event, kept.alive_bytes
+        storage, event, alive_bytes = opened.book.cap_hit
         opened.subject.training.loss = None  # what a handler would do first
         gc.collect()
         held_bytes = ledger.live_bytes
-        kept = None
+        del kept
         gc.collect()
         after_bytes = ledger.live_bytes
     reading = read(opened.book, params.device)

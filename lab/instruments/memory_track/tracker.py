@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import sys
 from collections.abc import Iterator, Mapping
@@ -48,13 +49,13 @@ class Operation(NamedTuple):
 
 
 class CapExceededError(RuntimeError):
-    """A request went beyond the cap. ``storage``, ``event``: the request and its place in the ledger."""
+    """A request went beyond the cap; the first one is in ``MemoryTrack.cap_hit``."""
 
-    def __init__(self, cap_bytes: int, alive_bytes: int, storage: Storage, event: int) -> None:
+    def __init__(self, cap_bytes: int, alive_bytes: int, storage: Storage) -> None:
         super().__init__(
             f"{storage.op_name} asked for {storage.bytes:,} B, {alive_bytes:,} B were alive, the cap is {cap_bytes:,} B"
         )
-        self.cap_bytes, self.alive_bytes, self.storage, self.event = cap_bytes, alive_bytes, storage, event
+        self.alive_bytes, self.storage = alive_bytes, storage
 
 
 class MemoryTrack(TorchDispatchMode):
@@ -81,6 +82,8 @@ class MemoryTrack(TorchDispatchMode):
         self.operations: list[Operation] = []
         self.regions: list[int] = []
         """Last operation of each recomputation."""
+        self.cap_hit: tuple[Storage, int, int] | None = None
+        """The first request beyond the cap, its place in the ledger, and the bytes alive when it came."""
         self.assumed_scalars = 0
         """Times that a program asked a fake tensor for a value and got 0 or False."""
         self.quiet = False
@@ -118,6 +121,8 @@ class MemoryTrack(TorchDispatchMode):
         kwargs = kwargs or {}
         if self.quiet or func in _UNSEEN_BY_DESIGN:
             return func(*args, **kwargs)
+        if _is_composite(func):
+            return self._parts_of(func, args, kwargs)
         self.ledger.op = len(self.operations)
         operation = self._operation(func)
         self.operations.append(operation)
@@ -128,6 +133,14 @@ class MemoryTrack(TorchDispatchMode):
         for tensor in _tensors((out,)):
             self._result(tensor, func, operation, args)
         return out
+
+    def _parts_of(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """What a composite operation runs. Tensors of inference mode lack the dispatch keys that take it apart before."""
+        super().__enter__()
+        try:
+            return func.decompose(*args, **kwargs)
+        finally:
+            super().__exit__(None, None, None)
 
     def _operation(self, func: Any) -> Operation:
         phase, module = self._place()
@@ -189,12 +202,18 @@ class MemoryTrack(TorchDispatchMode):
             if func is _CAST and phase in ("forward", "recompute") and tensor.dtype != args[0].dtype:
                 self._note_cast(record, args[0])
             if self._cap_bytes is not None and self.ledger.live_bytes > self._cap_bytes:
-                raise CapExceededError(self._cap_bytes, alive, record, len(self.ledger.events) - 1)
+                self.cap_hit = self.cap_hit or (record, len(self.ledger.events) - 1, alive)
+                raise CapExceededError(self._cap_bytes, alive, record)
 
     def _note_cast(self, record: Storage, source: torch.Tensor) -> None:
         number = self.ledger.number(source.untyped_storage())
         if number is not None and self.ledger.storages[number].static == "parameters":
             record.is_cast, record.name = True, f"cast of {self.ledger.storages[number].name}"
+
+
+@functools.cache
+def _is_composite(func: Any) -> bool:
+    return func._can_decompose()
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:

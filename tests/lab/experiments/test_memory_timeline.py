@@ -284,3 +284,68 @@ def test_every_optimizer_precision_and_model_runs():
         assert result.peak.bytes > 0
         assert not result.fault
         assert all(not run.failed for run in result.runs)
+
+
+@pytest.mark.parametrize("batch", ["torch.randn(3, 4)", "torch.randn(1, 4)", "{'input': torch.randn(3, 4)}"])
+def test_a_batch_that_cannot_be_cut_only_lacks_that_change(batch):
+    result = measured(own(f"model = nn.Linear(4, 4)\nbatch = {batch}"))
+    assert result.fault is None
+    assert result.peak.bytes > 0
+    assert not any("accumulate" in change.knobs and change.knobs["accumulate"] > 3 for change in result.changes)
+
+
+def test_a_model_that_fails_in_a_later_step_keeps_its_memory_and_has_no_time(monkeypatch):
+    def failing(settings):
+        raise ValueError("the third call")
+
+    monkeypatch.setattr(measure, "step_seconds", failing)
+    result = memory_timeline.run(own("model, batch = nn.Linear(4, 4), torch.randn(4, 4)"), silent)
+    assert result.fault is None
+    assert result.step_s is None
+    assert "the third call" in result.step_s_reason
+    with pytest.raises(ValueError, match="third"):
+        memory_timeline.run(MLP, silent)
+
+
+def test_a_kernel_that_this_processor_lacks_is_a_fault_of_the_run(monkeypatch):
+    def lacking(*inputs):
+        raise RuntimeError("could not create a primitive descriptor for the LSTM forward propagation primitive.")
+
+    monkeypatch.setattr(torch.nn.LSTM, "forward", lacking)
+    fault = memory_timeline.run(Params(model="lstm", layers=1, width=8, batch=2, seq=4), silent).fault
+    assert fault
+    assert "no kernel" in fault.explanation
+
+
+@pytest.mark.parametrize("model", ["mlp", "gpt"])
+def test_inference_mode_shows_what_no_grad_shows(model):
+    """Composite operations are taken apart: one as a whole would hide what is born and dies inside it."""
+    size = Params(model=model, layers=1, width=32, batch=4, seq=8, leak="item")
+    plain, inference = (measured(dataclasses.replace(size, mode=mode)) for mode in ("no_grad", "inference_mode"))
+    assert "_log_softmax" in inference.timeline.op
+    assert inference.timeline.totals() == plain.timeline.totals()
+
+
+def test_a_model_that_catches_the_error_of_the_cap_is_stopped_there_all_the_same():
+    program = """class Retry(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = nn.Linear(64, 64)
+
+    def forward(self, x):
+        try:
+            return self.part(x)
+        except RuntimeError:
+            return self.part(x[:1])
+
+model, batch = Retry(), torch.randn(256, 64)
+"""
+    result = measured(own(program, cap_bytes=(64 * 64 + 64 + 256 * 64) * 4 + 1000))
+    assert result.oom
+    assert (result.oom.op, result.oom.request_bytes) == ("addmm", 256 * 64 * 4)
+
+
+def test_micro_batches_are_as_many_as_asked_for():
+    """Five samples in four parts are 2, 1, 1, 1; ``chunk`` would make three."""
+    result = measured(dataclasses.replace(MLP, batch=5, accumulate=4, steps=1))
+    assert result.timeline.op.count("nll_loss_forward") == 4

@@ -4,7 +4,8 @@ NOTE How a gap is measured.
 1. The reference is the output with every module in eval mode.
 2. "Alone": one module in train mode, every other one in eval mode. "Together": all in train mode.
 3. The gap is the root mean square distance to the reference over that of the reference, over ``repeats`` random seeds.
-4. Buffers and modes are put back after each run, so no measurement sees the statistics that another one moved.
+4. The fused path of transformer layers is off: in eval mode it passes over the layers inside, whatever their mode.
+5. Buffers and modes are put back after each run, so no measurement sees the statistics that another one moved.
 """
 
 from __future__ import annotations
@@ -149,11 +150,13 @@ def _restore(buffers: Iterator[torch.Tensor], values: list[torch.Tensor]) -> Non
 @contextlib.contextmanager
 def _put_back(model: nn.Module) -> Iterator[None]:
     modes = [(module, module.training) for module in model.modules()]
-    buffers = [buffer.clone() for buffer in model.buffers()]
+    buffers, fused = [buffer.clone() for buffer in model.buffers()], torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
     with torch.random.fork_rng():
         try:
             yield
         finally:
+            torch.backends.mha.set_fastpath_enabled(fused)
             for module, mode in modes:
                 module.training = mode
             _restore(model.buffers(), buffers)

@@ -88,7 +88,7 @@ def modules(result: Result) -> Iterator[Finding]:
             f"{scanned.gap_together:.1%}. Gaps do not add up: one layer works on what another changed.",
             {"alone": first.gap, "together": scanned.gap_together, "modules": len(changing)},
         )
-    elif not scanned.ignoring:
+    elif not scanned.ignoring and not scanned.gap_together > 0:
         yield Finding(
             "fact",
             "Nothing changes under eval()",

@@ -174,6 +174,8 @@ def test_torch_modules_with_dropout_inside(model: nn.Module) -> None:
     )
     assert found.gap_together > 0.01
     assert found.eval_spread == 0
+    assert sum(row.gap > 0.01 for row in found.modules) == {"LSTM": 1}.get(type(model).__name__, 4)
+    assert torch.backends.mha.get_fastpath_enabled()
 
 
 def test_a_forgotten_eval_costs_what_a_plain_evaluation_says() -> None:

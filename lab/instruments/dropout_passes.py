@@ -126,7 +126,7 @@ def read_dropout(
 
 def is_dropped(y: torch.Tensor, x: torch.Tensor, law: Law) -> torch.Tensor:
     """Which elements of ``y`` were dropped. An element that fits both laws (x equals d) counts as kept."""
-    tolerance = 1e-5 * (1 + abs(law.dropped))
+    tolerance = 1e-5 * (1 + abs(law.b)) if law.d else 0.0  # a·d + b is rounded, a plain zero is not
     if law.p == 1:
         return y == 0
     return ((y - law.dropped).abs() <= tolerance) & ((y - law.kept(x)).abs() > tolerance)

@@ -131,6 +131,18 @@ def test_the_same_seed_gives_the_same_mask() -> None:
     assert again.grid.first == again.grid.second
 
 
+def test_a_value_next_to_zero_is_dropped_as_well() -> None:
+    x = torch.ones(4, 6, 3, 3)
+    x[..., 0, 0] = 1e-7
+    assert reading("Dropout2d", 0.5, passes=30, x=x).partly_dropped == 0
+
+
+@pytest.mark.parametrize("p", [1e-6, 0.999999])
+def test_alpha_dropout_with_a_large_factor(p: float) -> None:
+    r = reading("AlphaDropout", p, passes=50)
+    assert r.expected_interval[0] <= r.dropped_fraction <= r.expected_interval[1]
+
+
 def test_whole_units_go_together() -> None:
     r = reading("Dropout2d", 0.5, passes=30)
     assert (r.unit, r.units, r.partly_dropped) == ("plane", 48, 0)

@@ -276,11 +276,15 @@ def _ended(error: BaseException, wall_s: float, source: str) -> Ended:
     if isinstance(error, Refused) and len(error.args) == 2:
         return Ended("Refused", str(error.args[0]), error.args[1])
     name = "MemoryLimit" if _is_out_of_memory(error) else type(error).__name__
+    return Ended(name, message_of(error), line)
+
+
+def message_of(error: BaseException) -> str:
+    """At most 4000 characters of its text. Never raises."""
     try:
-        message = str(error)[:4000]
+        return str(error)[:4000]
     except Exception:  # noqa: BLE001 - an exception class of the program may fail to describe itself
-        message = "(the exception has no text)"
-    return Ended(name, message, line)
+        return "(the exception has no text)"
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

@@ -26,15 +26,15 @@ class Clipper:
         self.total_norms: dict[str, float] = {}
         self.warning, self.error, self.skipped = "", "", 0
 
-    def step(self, number: int, unscale: Callable[[], object] | None) -> None:
-        """Clip. Raises RuntimeError where ``error_if_nonfinite`` asks for it, after recording the step."""
+    def step(self, number: int, unscale: Callable[[], object] | None, scale: float) -> None:
+        """Clip gradients that are ``scale`` times too large. Raises RuntimeError where ``error_if_nonfinite`` asks for it, after recording the step."""
         norm_type = NORM_TYPES[self.params.norm_type]
         if self.params.clip == "none":
             self._leave(number, norm_type, unscale)
             return
         before = [g.detach().clone() for g in self._gradients()]
         if unscale:
-            before = [g / SCALE for g in before]
+            before = [g / scale for g in before]
         self._total(before)
         returned, problem = self._clip(norm_type)
         if unscale:

@@ -17,7 +17,11 @@ _NO_PROGRESS = 0.7
 
 def _raised(result: Result) -> Iterator[Finding]:
     clipping = result.clipping
-    if clipping.error:
+    if clipping.error and "non-finite" not in clipping.error:
+        call = f"clip_grad_{clipping.kind}_"
+        text = f"{call} raised at step {len(clipping.steps)}, and no gradient was clipped: {clipping.error[:200]}"
+        yield Finding("fault", f"{call} stopped the training", text, {"step": len(clipping.steps)})
+    elif clipping.error:
         text = f"clip_grad_norm_ raised at step {len(clipping.steps)} instead of scaling: {clipping.error[:200]}"
         yield Finding(
             "fault",

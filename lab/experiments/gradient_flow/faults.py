@@ -8,7 +8,7 @@ import torch
 
 from lab.contract import Fault
 from lab.workloads.own_model import OwnModelError
-from lab.workloads.program import program_line
+from lab.workloads.program import message_of, program_line
 
 _KNOWN = [
     (
@@ -58,6 +58,12 @@ _KNOWN = [
     (r"^(SyntaxError|IndentationError|TabError)", "Python cannot read the program at this place.", "Look at the mark, and at the end of the line before it."),
     (r"^NameError", "The name is not defined at this point.", "Names torch, nn, F and math are given; everything else must be assigned first."),
 ]  # fmt: skip
+NO_PROGRAM = Fault(
+    "OwnModelError",
+    "There is no program yet.",
+    explanation="A program for this page defines model and batch, and where the default does not fit, loss(model, batch).",
+    repair="Begin with the preset 'a model of your own' and change it.",
+)
 
 
 def fault_of(kind: str, message: str, line: int | None) -> Fault:
@@ -68,10 +74,11 @@ def fault_of(kind: str, message: str, line: int | None) -> Fault:
     return Fault(kind, message, line)
 
 
-def fault_of_error(error: Exception) -> Fault:
+def fault_of_error(error: BaseException) -> Fault:
     """Of what the visitor's model or loss raised while it was measured."""
     if isinstance(error, OwnModelError):
         return fault_of("OwnModelError", str(error), error.line)
-    memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
+    message = message_of(error)
+    memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in message
     kind = "MemoryLimit" if memory else type(error).__name__
-    return fault_of(kind, str(error)[:4000], program_line(error.__traceback__))
+    return fault_of(kind, message, program_line(error.__traceback__))

@@ -6,13 +6,15 @@ import time
 from dataclasses import replace
 
 from lab.contract import Fault, Report, knobs
-from lab.experiments.gradient_flow.faults import fault_of_error
+from lab.experiments.gradient_flow.faults import NO_PROGRAM, fault_of, fault_of_error
 from lab.experiments.gradient_flow.prediction import predict, ratio, slope
 from lab.experiments.gradient_flow.schema import NO_STATE, Clipping, Headline, Layer, Params, Prediction, Result
 from lab.experiments.gradient_flow.subject import Subject, family_subject, own_subject
 from lab.experiments.gradient_flow.training import Training
 from lab.workloads import program
 
+FAULTS = (Exception, SystemExit, KeyboardInterrupt)
+"""What a visitor's model may raise and is told; the other BaseExceptions end the run."""
 _MATRIX_KINDS_ONLY = ("Norm", "Embedding")
 
 
@@ -25,23 +27,32 @@ def run(params: Params, report: Report) -> Result:
             training = Training(subject, params, report)
             fault = _train(training, float("inf"), ours=True)
             return _result(params, subject, training, fault)
-        limits = knobs(Params)["code"].program
-        assert limits is not None
-        until = time.monotonic() + 0.7 * limits.wall_s
-        made = own_subject(params)
-        if isinstance(made, Fault):
-            return _nothing(params, made)
-        try:
-            training = Training(made, params, report)
-        except Exception as error:  # noqa: BLE001 - the model is the visitor's
-            return _nothing(params, fault_of_error(error))
-        return _result(params, made, training, _train(training, until, ours=False))
+        return _own(params, report)
+
+
+def _own(params: Params, report: Report) -> Result:
+    limits = knobs(Params)["code"].program
+    assert limits is not None
+    until = time.monotonic() + 0.7 * limits.wall_s
+    if not params.code.strip():
+        return _nothing(params, NO_PROGRAM)
+    ran = program.run_program(
+        params.code, program.namespace(), wall_s=0.4 * limits.wall_s, printed_bytes=limits.printed_bytes
+    )
+    if ran.ended:
+        return _nothing(params, fault_of(ran.ended.type, ran.ended.message, ran.ended.line), ran)
+    try:
+        made = own_subject(ran)
+        training = Training(made, params, report)
+    except FAULTS as error:
+        return _nothing(params, fault_of_error(error), ran)
+    return _result(params, made, training, _train(training, until, ours=False))
 
 
 def _train(training: Training, until: float, *, ours: bool) -> Fault | None:
     try:
         training.run(until)
-    except Exception as error:
+    except FAULTS as error:
         if ours and str(error) != training.clipper.error:
             raise
         return fault_of_error(error)
@@ -122,8 +133,8 @@ def _settings(params: Params) -> dict[str, str]:
     }
 
 
-def _nothing(params: Params, fault: Fault) -> Result:
-    """The result of a program that left nothing to measure."""
+def _nothing(params: Params, fault: Fault, ran: program.Ran | None = None) -> Result:
+    """The result of a program that left nothing to measure but what it said."""
     return Result(
         headline=Headline(None, None, None, None),
         layers=(),
@@ -142,7 +153,7 @@ def _nothing(params: Params, fault: Fault) -> Result:
         dtype=params.dtype,
         instrument_s=None,
         settings=_settings(params),
-        printed="",
-        warned=(),
+        printed=ran.printed if ran else "",
+        warned=tuple(text for text, _ in ran.warned) if ran else (),
         fault=fault,
     )

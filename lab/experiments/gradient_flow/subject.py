@@ -9,8 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from lab.contract import Fault, knobs
-from lab.experiments.gradient_flow.faults import fault_of
 from lab.experiments.gradient_flow.schema import Params
 from lab.instruments.layer_watch import LayerWatch, Watched, blocks, owners
 from lab.workloads import program
@@ -23,7 +21,7 @@ from lab.workloads.networks import (
     initialise,
     input_shape,
 )
-from lab.workloads.own_model import OwnModelError, own_model
+from lab.workloads.own_model import own_model
 
 MOST_LAYERS = 400
 
@@ -116,25 +114,9 @@ def loss_rule(params: Params, target: torch.Tensor, dtype: torch.dtype) -> Calla
     return lambda output: (output * cotangent).sum() / divisor
 
 
-def own_subject(params: Params) -> Subject | Fault:
-    """The model of the visitor's program, or why there is none."""
-    limits = knobs(Params)["code"].program
-    assert limits is not None
-    if not params.code.strip():
-        return Fault(
-            "OwnModelError",
-            "There is no program yet.",
-            explanation="A program for this page defines model and batch, and where the default does not fit, loss(model, batch).",
-            repair="Begin with the preset 'a model of your own' and change it.",
-        )
-    names = program.namespace()
-    ran = program.run_program(params.code, names, wall_s=0.4 * limits.wall_s, printed_bytes=limits.printed_bytes)
-    if ran.ended:
-        return fault_of(ran.ended.type, ran.ended.message, ran.ended.line)
-    try:
-        own = own_model(names)
-    except OwnModelError as error:
-        return fault_of("OwnModelError", str(error), error.line)
+def own_subject(ran: program.Ran) -> Subject:
+    """The model of a visitor's program. Raises OwnModelError, and whatever classes of the program raise."""
+    own = own_model(ran.namespace)
     layers = owners(own.model)
     sizes = [len(t) for t in own.inputs if isinstance(t, torch.Tensor) and t.ndim]
     parameters = [p for layer in layers for p in layer.weights()]

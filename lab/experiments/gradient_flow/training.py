@@ -80,7 +80,7 @@ class Training:
             self._order = self.subject.ordered(self.watch)
             self._send_cotangent()
         (self._scaler.scale(loss) if self._scaler else loss).backward()
-        scale = SCALE if self._scaler else 1.0
+        scale = self._scaler.get_scale() if self._scaler else 1.0
         short = summaries(self._order, number, self.losses[-1], scale)
         if number > 1:
             self.clock.watched_s = min(self.clock.watched_s, time.perf_counter() - started)
@@ -130,7 +130,9 @@ class Training:
     def _clip_and_update(self, number: int, short: TrainingStep) -> None:
         before = [[w.detach().clone() for w in (layer.stored or layer.weights)()] for layer in self._order]
         scaler = self._scaler
-        self.clipper.step(number, (lambda: scaler.unscale_(self.optimizer)) if scaler else None)
+        self.clipper.step(
+            number, (lambda: scaler.unscale_(self.optimizer)) if scaler else None, scaler.get_scale() if scaler else 1.0
+        )
         if number == 1:
             self.layers = [
                 replace(row, clipped_grad_norm=_grad_norm(layer))
@@ -192,8 +194,8 @@ def _update_ratio(layer: Watched, old: list[torch.Tensor]) -> float | None:
     new = (layer.stored or layer.weights)()
     if not any(w.grad is not None for w in new):
         return None
-    changed = torch.stack([norm(w.detach() - o) for w, o in zip(new, old, strict=True)]).norm()
-    size = torch.stack([norm(o) for o in old]).norm()
+    changed = torch.stack([norm(dense(w.detach() - o)) for w, o in zip(new, old, strict=True)]).norm()
+    size = torch.stack([norm(dense(o)) for o in old]).norm()
     return float(changed / size) if size > 0 else None
 
 

@@ -174,9 +174,9 @@ def _own(params: Params, report: Report) -> Result:
             )
         except OwnModelError as error:
             return replace(nothing, fault=Fault("OwnModelError", str(error), error.line))
-        except Exception as error:  # noqa: BLE001 - the visitor's model may raise anything, and is told what
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the visitor's model may raise anything, and is told what
             line = program.program_line(error.__traceback__)
-            return replace(nothing, fault=program_fault(type(error).__name__, str(error)[:4000], line))
+            return replace(nothing, fault=program_fault(type(error).__name__, program.message_of(error), line))
     return replace(nothing, scan=scan)
 
 

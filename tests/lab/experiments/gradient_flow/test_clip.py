@@ -166,3 +166,20 @@ def test_a_sum_over_the_batch_multiplies_the_norm():
     mean, total = (measured(reduction=r).clipping.total_norms["2"] for r in ("mean", "sum"))
     assert total == pytest.approx(8 * mean, rel=1e-4)
     assert "Summed loss: norms grow with the batch" in titles(measured(reduction="sum"))
+
+
+def test_an_error_of_clipping_is_not_taken_for_a_nonfinite_norm():
+    code = "model = nn.Embedding(4, 2, sparse=True)\nbatch = torch.tensor([1, 2])"
+    result = measured(family="own", code=code, clip="norm", steps=1)
+    assert "clip_grad_norm_ stopped the training" in titles(result)
+
+
+def test_norms_after_a_skipped_step_know_the_new_scale():
+    """A loss that overflows only when it is scaled: the scaler skips the step and halves its scale."""
+    code = (
+        "model = nn.Linear(1, 1, bias=False)\nbatch = torch.ones(1, 1)\ndef loss(m, b):\n    return m(b).sum() * 1e34"
+    )
+    result = measured(family="own", code=code, clip="norm", trap="unscale", lr=0.0, steps=3)
+    assert result.clipping.skipped_steps == 1
+    assert [step.weight_grad_norm[0] for step in result.steps[1:]] == pytest.approx([1e34] * 2)
+    assert [step.norm_before for step in result.clipping.steps[1:]] == pytest.approx([1e34] * 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 from lab.contract import silent
 from lab.experiments.gradient_flow import Params, Result, explain, run
@@ -101,3 +102,55 @@ def test_printed_output_and_a_nonfinite_operation():
     found = result.first_nonfinite
     assert found is not None
     assert (found.operation, found.layer, result.first_nonfinite_step) == ("backward of sqrt", "inner", 1)
+
+
+RAISING = """class Odd(Exception):
+    def __str__(self):
+        raise ValueError
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(2, 2)
+    def forward(self, x):
+        raise {what}
+print("before")
+model, batch = Net(), torch.ones(3, 2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "kind"), [("SystemExit", "SystemExit"), ("KeyboardInterrupt", "KeyboardInterrupt"), ("Odd()", "Odd")]
+)
+def test_a_model_may_raise_anything(what, kind):
+    fault = own(RAISING.format(what=what)).fault
+    assert fault is not None
+    assert (fault.type, fault.line) == (kind, 9)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class Net(nn.Linear):\n    def named_modules(self, *a, **k):\n        raise KeyError('odd')\nmodel, batch = Net(2, 2), torch.ones(3, 2)",
+        "batch = torch.ones(3, 2)",
+        "1 / 0",
+    ],
+)
+def test_what_was_printed_is_kept_beside_a_fault(code):
+    result = own(f"print('before')\n{code}")
+    assert result.fault is not None
+    assert result.printed == "before\n"
+
+
+def test_complex_weights_have_an_update_ratio():
+    code = """model = nn.Linear(4, 3, bias=False, dtype=torch.cfloat)
+batch = torch.ones(5, 4, dtype=torch.cfloat)
+def loss(model, batch):
+    return model(batch).abs().mean()
+"""
+    result = own(code, lr=0.5)
+    (layer,) = result.layers
+    torch.manual_seed(0)
+    size = torch.nn.Linear(4, 3, bias=False, dtype=torch.cfloat).weight.abs().square().sum().sqrt().item()
+    assert result.fault is None
+    assert layer.weight_grad_norm is not None
+    assert layer.update_ratio == pytest.approx(0.5 * layer.weight_grad_norm / size, rel=1e-5)

@@ -153,6 +153,11 @@ def test_a_visitors_model() -> None:
         ("model = nn.Linear(2, 2\n", "SyntaxError", 1),
         ("batch = 1\nraise KeyError('k')\n", "KeyError", 2),
         ("model = nn.BatchNorm1d(4)\nbatch = torch.ones(1, 4)\n", "ValueError", None),
+        (
+            "class Net(nn.Module):\n    def forward(self, x):\n        raise SystemExit\nmodel, batch = Net(), torch.ones(1)\n",
+            "SystemExit",
+            3,
+        ),
     ],
 )
 def test_faults_of_a_visitors_model_are_data(code: str, kind: str, line: int | None) -> None:

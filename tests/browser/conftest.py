@@ -11,11 +11,11 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, FloatRect, Locator, Page, expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 OFFLINE = [
@@ -28,7 +28,9 @@ OFFLINE = [
     "--disable-sync",
 ]
 
-expect.set_options(timeout=30_000)  # the first page waits for the first import of torch
+AtRest = Callable[[Locator], FloatRect]
+
+expect.set_options(timeout=60_000)  # the first page waits for the first import of torch
 
 
 @pytest.fixture(scope="session")
@@ -72,12 +74,29 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
+def at_rest() -> AtRest:
+    """The bounding box of an element once it has stopped moving: styles and layouts come a moment after the content."""
+
+    def measure(element: Locator) -> FloatRect:
+        end, before = time.monotonic() + 30, None
+        while time.monotonic() < end:
+            box = element.bounding_box()
+            if box and box == before:
+                return box
+            before = box
+            time.sleep(0.4)
+        raise AssertionError(f"{element} did not come to rest")
+
+    return measure
+
+
+@pytest.fixture
 def page(browser: Browser, app_url: str) -> Iterator[Page]:
     """A fresh 1440x900 visit. Fails the test for a console error or a request to another host."""
     context = browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme="light")
     context.grant_permissions(["clipboard-read", "clipboard-write"], origin=app_url)
     opened = context.new_page()
-    opened.set_default_timeout(30_000)
+    opened.set_default_timeout(60_000)
     faults: list[str] = []
     opened.on("console", lambda message: faults.append(message.text) if _is_fault(message) else None)
     opened.on("pageerror", lambda error: faults.append(str(error)))

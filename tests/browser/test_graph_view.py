@@ -19,6 +19,8 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.browser.conftest import AtRest
+
 ROOT = Path(__file__).resolve().parents[2]
 Open = Callable[..., Page]
 
@@ -144,7 +146,7 @@ def test_a_changed_tensor_and_the_error_are_shown_at_their_lines(figure: Open) -
     expect(page.locator('.row.changing[data-line="3"]')).to_have_count(1)
 
 
-def test_boxes_open_and_close_and_the_step_survives(figure: Open) -> None:
+def test_boxes_open_and_close_and_the_step_survives(figure: Open, at_rest: AtRest) -> None:
     page = figure("transformer")
     assert page.locator(".node").count() < 60
     page.locator(".stage").focus()
@@ -156,15 +158,12 @@ def test_boxes_open_and_close_and_the_step_survives(figure: Open) -> None:
         page.keyboard.press("ArrowRight")
     lit = page.locator(".node.now .title").text_content()
     box = page.locator(node(page, "1.layers.11"))
-    before = box.bounding_box()
+    before = at_rest(box)
     box.click()
     frame = page.locator('.frame:has-text("1.layers.11 ")')
     expect(frame).to_have_count(1)
     expect(page.locator(node(page, "1.layers.11.self_attn"))).to_have_count(1)
-    page.wait_for_timeout(500)
-    after = frame.bounding_box()
-    assert before
-    assert after
+    after = at_rest(frame)
     assert abs(before["x"] + before["width"] / 2 - after["x"] - after["width"] / 2) < 30
     assert page.locator(".node.now .title").text_content() == lit or "11" in (lit or "")
     frame.locator(".handle").click()
@@ -223,10 +222,9 @@ def test_a_program_without_a_graph_says_why(figure: Open) -> None:
 
 
 @pytest.mark.parametrize("width", [420, 1440])
-def test_nothing_is_cut_and_the_height_is_fixed(figure: Open, width: int) -> None:
+def test_nothing_is_cut_and_the_height_is_fixed(figure: Open, at_rest: AtRest, width: int) -> None:
     page = figure("used twice", width=width)
-    box = page.locator(".figure").bounding_box()
-    assert box
+    box = at_rest(page.locator(".figure"))
     assert box["height"] == pytest.approx(640, abs=1)
     for part in page.locator(".figure :is(.tool, .slider, .position, .heading, .stage, .note)").all():
         if part.is_visible():
@@ -242,12 +240,11 @@ def test_nothing_is_cut_and_the_height_is_fixed(figure: Open, width: int) -> Non
             assert inside is None or inside["x"] + inside["width"] <= outline["x"] + outline["width"] + 1
 
 
-def test_presenter_mode_hears_keys_without_focus_and_fills_the_window(figure: Open) -> None:
+def test_presenter_mode_hears_keys_without_focus_and_fills_the_window(figure: Open, at_rest: AtRest) -> None:
     page = figure("used twice", width=1920, height=1080, present="1")
     page.keyboard.press("ArrowRight")
     expect(page.locator(".position")).to_have_text("step 1 of 6")
-    box = page.locator(".figure").bounding_box()
-    assert box
+    box = at_rest(page.locator(".figure"))
     assert box["height"] > 900
 
 

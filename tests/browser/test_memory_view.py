@@ -7,6 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import AtRest
+
 QUERY = "?mt-model=mlp&mt-layers=2&mt-width=32&mt-optimizer=sgd"
 
 
@@ -49,9 +51,8 @@ def test_grouping_and_zoom_by_key(figure: Page):
     expect(figure.locator(".step-text")).to_have_text(["step 2"])
 
 
-def test_the_tooltip_has_exact_numbers(figure: Page):
-    box = figure.locator(".memory .stage").bounding_box()
-    assert box
+def test_the_tooltip_has_exact_numbers(figure: Page, at_rest: AtRest):
+    box = at_rest(figure.locator(".memory .stage"))
     figure.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.7)
     expect(figure.locator(".memory .tip strong")).to_have_text(re.compile(r"[KM]iB \([\d,]+ B\)"))
 
@@ -64,12 +65,11 @@ def test_every_view_draws(figure: Page, view: str):
     ).to_be_visible()
 
 
-def test_presenter_fills_the_screen(page: Page, app_url: str):
+def test_presenter_fills_the_screen(page: Page, app_url: str, at_rest: AtRest):
     page.set_viewport_size({"width": 1920, "height": 1080})
     page.goto(f"{app_url}/memory_timeline{QUERY}&present=1")
     expect(page.locator(".memory .area").first).to_be_visible(timeout=90_000)
-    shown = page.locator(".memory").bounding_box()
-    assert shown
+    shown = at_rest(page.locator(".memory"))
     assert shown["y"] + shown["height"] <= 1080 + 2
     page.keyboard.press("ArrowLeft")  # the figure listens to the whole page
     expect(page.locator(".memory .position")).to_contain_text("instant")

@@ -7,6 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import AtRest
+
 QUICK = "op-model=mlp&op-layers=2&op-width=32&op-steps=2&op-warmup=1"
 UNITS = {"ms": 1e-3, "µs": 1e-6, "s": 1.0}
 
@@ -55,7 +57,7 @@ def test_grouping_searching_and_sorting_need_no_rerun(profile: Page) -> None:
     expect(profile.locator("th[aria-sort=descending]")).to_have_text("calls ▾")
 
 
-def test_the_timeline_answers_keys_and_sums_a_range(profile: Page) -> None:
+def test_the_timeline_answers_keys_and_sums_a_range(profile: Page, at_rest: AtRest) -> None:
     view(profile, "Timeline")
     stage, note = profile.locator(".timeline .stage"), profile.locator(".timeline .note")
     expect(note).to_contain_text("Drag to sum a range")
@@ -63,8 +65,7 @@ def test_the_timeline_answers_keys_and_sums_a_range(profile: Page) -> None:
     for key in ("ArrowRight", "f", "w", "d", "s", "a"):
         profile.keyboard.press(key)
     expect(note).to_contain_text("step:")
-    box = stage.bounding_box()
-    assert box
+    box = at_rest(stage)
     profile.mouse.move(box["x"] + 50, box["y"] + 60)
     profile.mouse.down()
     profile.mouse.move(box["x"] + 350, box["y"] + 60, steps=4)

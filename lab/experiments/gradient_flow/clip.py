@@ -91,7 +91,7 @@ class Clipper:
             self.limit if self.params.clip != "none" else None,
             self.params.norm_type,
             tuple(self.steps),
-            sum(s.clipped for s in self.steps) / len(self.steps) if self.steps else 0.0,
+            sum(s.clipped for s in self.steps) / len(self.steps) if self.steps else None,
             self.total_norms | layers if self.total_norms else {},
             self.warning,
             self.error,

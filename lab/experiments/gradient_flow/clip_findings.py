@@ -136,17 +136,18 @@ def _mistakes(result: Result) -> Iterator[Finding]:
 def _symptom(result: Result) -> Iterator[Finding]:
     """Clipped at nearly every step: is something wrong, and is it the learning rate?"""
     clipping = result.clipping
-    if clipping.kind == "none" or clipping.clipped_share < _OFTEN or not _is_sound(result):
+    share = clipping.clipped_share
+    if clipping.kind == "none" or share is None or share < _OFTEN or not _is_sound(result):
         return
     losses = [*result.loss, *([] if result.final_loss is None else [result.final_loss])]
     evidence: dict[str, Any] = {
-        "steps clipped": clipping.clipped_share,
+        "steps clipped": share,
         "first loss": losses[0],
         "last loss": losses[-1],
     }
     if len(losses) > 5 and not losses[-1] < _NO_PROGRESS * losses[0]:
         text = (
-            f"{clipping.clipped_share:.0%} of the steps are clipped and the loss went from {number_text(losses[0])} to {number_text(losses[-1])}. Clipping keeps each step short enough not to "
+            f"{share:.0%} of the steps are clipped and the loss went from {number_text(losses[0])} to {number_text(losses[-1])}. Clipping keeps each step short enough not to "
             "blow up, so nothing looks broken, and nothing is learned either. The cause is the step, not the gradient."
         )
         change = {"lr": float(f"{float(result.settings['lr']) / 10:.3g}")}
@@ -159,8 +160,8 @@ def _symptom(result: Result) -> Iterator[Finding]:
             "Lower the learning rate, then look at the share again.",
             change,
         )
-    elif clipping.clipped_share >= _ALWAYS:
-        text = f"{clipping.clipped_share:.0%} of the steps are clipped: the limit, not the gradient, sets the length of nearly every step. The learning rate and the limit act as one knob."
+    elif share >= _ALWAYS:
+        text = f"{share:.0%} of the steps are clipped: the limit, not the gradient, sets the length of nearly every step. The learning rate and the limit act as one knob."
         yield Finding(
             "surprise",
             "Every step is clipped",

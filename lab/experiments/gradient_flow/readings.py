@@ -30,7 +30,7 @@ READINGS: dict[str, Callable[[Result], float]] = {
     "returned": lambda r: _number(_first_clip(r).returned),
     "norm after": lambda r: _first_clip(r).norm_after,
     "zeroed layers": lambda r: float(sum(layer.clipped_grad_norm == 0 for layer in _inner(r))),
-    "clipped share": lambda r: r.clipping.clipped_share,
+    "clipped share": lambda r: _number(r.clipping.clipped_share),
     "final loss": lambda r: _number(r.final_loss),
     "missing": lambda r: float(sum(layer.weight_grad_norm is None for layer in r.layers)),
 }

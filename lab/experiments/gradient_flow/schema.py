@@ -212,8 +212,8 @@ class Clipping:
     """As it was passed; None without clipping."""
     norm_type: str
     steps: tuple[ClipStep, ...]
-    clipped_share: float
-    """Share of the steps at which a value changed."""
+    clipped_share: float | None
+    """Share of the steps at which a value changed; None without a step."""
     total_norms: dict[str, float]
     """At the first step, before clipping: the norm of all gradients as one vector, type 1, 2 and inf, and the sum of the layers' norms."""
     warning: str

@@ -121,23 +121,15 @@ def _scan(params: Params, report: Report) -> Result:
         params.p, max(params.batch, 2)
     )
     model, inputs, target = model.to(params.device), inputs.to(params.device), target.to(params.device)
-    scan = _scanned(
-        params, model, lambda: model(inputs), lambda: F.cross_entropy(model(inputs), target), "", "cross-entropy"
-    )
+    modes = scan_modes(model, lambda: model(inputs), seed=params.seed, file="", device=params.device)
+    losses = _losses(model, lambda: F.cross_entropy(model(inputs), target), params.seed)
+    scan = Scan(params.model, modes, "cross-entropy", *losses, None)
     return replace(_empty(params, scan=scan), module="", shape=tuple(inputs.shape))
 
 
-def _scanned(
-    params: Params,
-    model: torch.nn.Module,
-    forward: Callable[[], torch.Tensor],
-    loss: Callable[[], torch.Tensor],
-    file: str,
-    loss_name: str,
-) -> Scan:
-    modes = scan_modes(model, forward, seed=params.seed, file=file, device=params.device)
-    trained, evaluated = (_mean_loss(model, loss, mode, params.seed) for mode in (True, False))
-    return Scan(params.model, modes, loss_name, trained, evaluated, None)
+def _losses(model: torch.nn.Module, loss: Callable[[], torch.Tensor], seed: int) -> tuple[float, float]:
+    """In train mode and in eval mode."""
+    return _mean_loss(model, loss, True, seed), _mean_loss(model, loss, False, seed)
 
 
 @torch.no_grad()
@@ -169,15 +161,21 @@ def _own(params: Params, report: Report) -> Result:
         report(0.4, "scanning the model")
         try:
             own = own_model(names)
-            scan = _scanned(
-                params, own.model, lambda: first_tensor(own.model(*own.inputs)), own.loss, program.FILE, own.loss_name
+            modes = scan_modes(
+                own.model,
+                lambda: first_tensor(own.model(*own.inputs)),
+                seed=params.seed,
+                file=program.FILE,
+                device=params.device,
             )
+            nothing = replace(nothing, scan=Scan("own", modes, "", None, None, None))
+            trained, evaluated = _losses(own.model, own.loss, params.seed)
         except OwnModelError as error:
             return replace(nothing, fault=Fault("OwnModelError", str(error), error.line))
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the visitor's model may raise anything, and is told what
             line = program.program_line(error.__traceback__)
             return replace(nothing, fault=program_fault(type(error).__name__, program.message_of(error), line))
-    return replace(nothing, scan=scan)
+    return replace(nothing, scan=Scan("own", modes, own.loss_name, trained, evaluated, None))
 
 
 _VIEWS = {"dropout": _dropout, "batchnorm": _batchnorm, "switches": _switches, "scan": _scan}

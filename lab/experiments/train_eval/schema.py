@@ -174,7 +174,7 @@ class Scan:
 
     model: str
     modes: ModelScan | None
-    """None in the study of the forgotten switch, and after a fault."""
+    """None in the study of the forgotten switch, and when the model did not run."""
     loss_name: str
     """Empty when there is no loss."""
     loss_train: float | None

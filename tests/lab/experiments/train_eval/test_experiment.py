@@ -168,6 +168,17 @@ def test_faults_of_a_visitors_model_are_data(code: str, kind: str, line: int | N
     assert wire.decode(Result, wire.loads(wire.dumps(result))) == result
 
 
+def test_a_loss_that_fails_leaves_the_modules_that_were_scanned() -> None:
+    code = "model = nn.Sequential(nn.Linear(4, 4), nn.Dropout())\nbatch = torch.ones(5, 4)\ndef loss(m, b):\n    return b[9]\n"
+    result = run(Params(view="scan", model="own", code=code), silent)
+    assert result.fault
+    assert (result.fault.type, result.fault.line) == ("IndexError", 4)
+    assert result.scan
+    assert result.scan.modes
+    assert [row.type for row in result.scan.modes.modules if row.gap > 0] == ["Dropout"]
+    assert (result.scan.loss_train, result.scan.loss_name) == (None, "")
+
+
 def test_a_batch_of_one_is_a_fault_with_the_sizes_that_work() -> None:
     result = run(Params(view="batchnorm", batch=1), silent)
     assert result.fault

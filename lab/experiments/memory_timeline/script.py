@@ -46,7 +46,7 @@ class Track(TorchDispatchMode):
         self.now -= size
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func._can_decompose():  # inference mode brings composite operations here whole
+        if torch.is_inference_mode_enabled() and func._can_decompose():  # it brings composite operations here whole
             with self:
                 return func.decompose(*args, **(kwargs or {}))
         out = func(*args, **(kwargs or {}))
@@ -56,11 +56,38 @@ class Track(TorchDispatchMode):
         return out
 '''
 
-_OWN_LOSS = """
+_OWN_BATCH = """
+TARGETS, given = ("target", "targets", "label", "labels", "y"), globals().get("loss")
+
+
+def cut(batch, count):
+    if isinstance(batch, torch.Tensor):
+        return list(batch.tensor_split(count))
+    columns = batch.values() if isinstance(batch, dict) else batch
+    rows = zip(*(column.tensor_split(count) for column in columns))
+    return [dict(zip(batch, row)) if isinstance(batch, dict) else tuple(row) for row in rows]
+
 
 def loss_of(model, batch):
-    output = model(batch[0])
-    return F.mse_loss(output, batch[1]) if batch[1].is_floating_point() else F.cross_entropy(output, batch[1])
+    if given is not None and not isinstance(given, nn.Module):
+        return given(model, batch)
+    if isinstance(batch, dict):
+        inputs = [value for name, value in batch.items() if name not in TARGETS]
+        target = next((batch[name] for name in TARGETS if name in batch), None)
+    else:
+        *inputs, target = (batch, None) if isinstance(batch, torch.Tensor) else batch
+    output = model(*inputs)
+    while not isinstance(output, torch.Tensor):
+        output = output[0]
+    if given is not None:
+        return given(output, target)
+    if target is None:
+        return output.square().mean()
+    if target.is_floating_point():
+        return F.mse_loss(output, target.reshape(output.shape).to(output.dtype))
+    if output.shape[:-1] == target.shape:
+        output, target = output.reshape(-1, output.shape[-1]), target.reshape(-1)
+    return F.cross_entropy(output, target)
 """
 
 _OWN_CHECKPOINT = """
@@ -111,9 +138,8 @@ def _built(params: Params) -> str:
 
 
 def _own(params: Params) -> str:
-    own = "\nloss_of = loss\n" if "def loss(" in params.code else _OWN_LOSS
     checkpointed = _OWN_CHECKPOINT.format(reentrant=params.reentrant) if params.checkpoint != "none" else ""
-    return f"\n{params.code.rstrip()}\n{checkpointed}{own}"
+    return f"\n{params.code.rstrip()}\n{checkpointed}{_OWN_BATCH}"
 
 
 def _setup(params: Params) -> str:
@@ -126,14 +152,19 @@ def _setup(params: Params) -> str:
     }[params.optimizer]
     dtype = {"bf16_autocast": "torch.bfloat16", "fp16_autocast": "torch.float16"}.get(params.precision)
     cast = f"torch.autocast(DEVICE, {dtype})" if dtype else "contextlib.nullcontext()"
+    micro = f"[tuple(parts) for parts in zip(*(t.tensor_split({params.accumulate}) for t in batch))]"
+    tensors = "*batch"
+    if params.model == "own":
+        micro = f"cut(batch, {params.accumulate})" if params.accumulate > 1 else "[batch]"
+        tensors = "*torch.utils._pytree.tree_leaves(batch)"
     cap = f"cap={params.cap_bytes}" if params.cap_bytes else ""
     scaled = params.precision == "fp16_autocast" and params.mode == "train"
     return (
         f"optimizer = torch.optim.{kind}\n"
         f"scaler = torch.amp.GradScaler(DEVICE, enabled={scaled})\n"
-        f"micro = [tuple(parts) for parts in zip(*(t.tensor_split({params.accumulate}) for t in batch))]\n"
+        f"micro = {micro}\n"
         f"track, losses, loss, ends = Track({cap}), [], None, []\n"
-        "for tensor in (*model.parameters(), *model.buffers(), *batch):\n    track.add(tensor)\n"
+        f"for tensor in (*model.parameters(), *model.buffers(), {tensors}):\n    track.add(tensor)\n"
         "gc.collect()\ngc.disable()  # cyclic garbage would die at some later operation\n\n"
         f"\ndef autocast():\n    return {cast}\n\n"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import sys
 from collections.abc import Iterator, Mapping
@@ -29,6 +28,7 @@ _UNSEEN_BY_DESIGN = {
 }
 """No computation, and fake tensors run other numbers of them than real ones."""
 _READ_SCALAR = torch.ops.aten._local_scalar_dense.default
+_ITEM = torch.ops.aten.item.default
 _LIFT = torch.ops.aten.lift_fresh.default
 _CAST = torch.ops.aten._to_copy.default
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
@@ -121,7 +121,7 @@ class MemoryTrack(TorchDispatchMode):
         kwargs = kwargs or {}
         if self.quiet or func in _UNSEEN_BY_DESIGN:
             return func(*args, **kwargs)
-        if _is_composite(func):
+        if func is _ITEM or (torch.is_inference_mode_enabled() and func._can_decompose()):
             return self._parts_of(func, args, kwargs)
         self.ledger.op = len(self.operations)
         operation = self._operation(func)
@@ -209,11 +209,6 @@ class MemoryTrack(TorchDispatchMode):
         number = self.ledger.number(source.untyped_storage())
         if number is not None and self.ledger.storages[number].static == "parameters":
             record.is_cast, record.name = True, f"cast of {self.ledger.storages[number].name}"
-
-
-@functools.cache
-def _is_composite(func: Any) -> bool:
-    return func._can_decompose()
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:

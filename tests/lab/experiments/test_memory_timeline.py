@@ -349,3 +349,20 @@ def test_micro_batches_are_as_many_as_asked_for():
     """Five samples in four parts are 2, 1, 1, 1; ``chunk`` would make three."""
     result = measured(dataclasses.replace(MLP, batch=5, accumulate=4, steps=1))
     assert result.timeline.op.count("nll_loss_forward") == 4
+
+
+@pytest.mark.parametrize(
+    ("code", "accumulate"),
+    [
+        ("model, batch = nn.Linear(4, 4), torch.randn(8, 4)", 1),
+        ("model, batch = nn.Linear(4, 4), {'input': torch.randn(8, 4), 'target': torch.randn(8, 4)}", 2),
+        ("model, batch = nn.LSTM(4, 8, batch_first=True), torch.randn(3, 5, 4)", 1),
+        ("model, batch = nn.Linear(4, 4), (torch.randn(8, 4), torch.zeros(8))\nloss = lambda m, b: m(b[0]).exp().mean()", 1),
+    ],
+)  # fmt: skip
+def test_the_script_of_a_program_reads_its_batch_in_the_same_way(code, accumulate):
+    params = own(code, accumulate=accumulate)
+    ran = subprocess.run(
+        [sys.executable, "-I", "-c", memory_timeline.script(params)], capture_output=True, text=True, check=True
+    )
+    assert int(ran.stdout.split()[-1]) == measured(params).peak.bytes

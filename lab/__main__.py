@@ -132,7 +132,9 @@ def _answer(
     try:
         if isinstance(request, ParamsError):
             raise request
-        values = {**shared, **request}
+        known = knobs(params_type)
+        spoken = {k: v for k, v in request.items() if isinstance(v, str) and k in known and known[k].kind is not str}
+        values = {**shared, **request, **{k: known[k].parse(v) for k, v in spoken.items()}}  # "none", as with --set
         params = wire.decode(params_type, values)
     except (ParamsError, wire.WireError) as error:
         if not keep_going:

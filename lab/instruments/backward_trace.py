@@ -21,7 +21,7 @@ from lab.instruments.records import Plain
 MOST_STEPS = 20_000
 _WHOLE_VALUES = 500
 """Steps beyond this keep only scalars, so that a long chain stays small."""
-_LEAF_ELEMENTS = 1000
+_LEAF_ELEMENTS = 256
 
 
 @dataclass(eq=False, slots=True)

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from lab.instruments.backward_trace import SeenStep
 from lab.instruments.engine_calls import SeenPass
 from lab.instruments.graph_book import Graph, Seen, Slot
-from lab.instruments.preview import dtype_name, quiet_grad, shape_of, tensor_value
+from lab.instruments.preview import SMALL, dtype_name, quiet_grad, shape_of, tensor_value
 from lab.instruments.program_trace import ProgramTrace
 from lab.instruments.records import Cut, Edge, Leaf, Named, Node, Pass, Saved, Step
 
-_LEAF_ELEMENTS = 4096
+_GRAD_ELEMENTS = 1 << 15
+"""Elements of leaf gradients that one result holds whole: a graph of few leaves has room for large ones."""
 
 
 class Numbering:
@@ -46,7 +47,7 @@ class Numbering:
             line=seen.line,
             module=seen.module,
             value=_leaf_value(seen) if seen.kind == "leaf" else seen.value,
-            grad=_leaf_grad(seen) if seen.kind == "leaf" else seen.grad,
+            grad=_leaf_grad(seen, SMALL) if seen.kind == "leaf" else seen.grad,
             saved=tuple(_saved(slot, seen) for slot in seen.slots),
         )
 
@@ -62,11 +63,9 @@ class Numbering:
         return tuple(self.node(seen) for seen in self.main)
 
     def leaves(self) -> tuple[Leaf, ...]:
-        return tuple(
-            Leaf(seen.label, seen.shape or (), _leaf_grad(seen), self.id(seen))
-            for seen in self.main
-            if seen.kind == "leaf"
-        )
+        leaves = [seen for seen in self.main if seen.kind == "leaf"]
+        each = max(SMALL, _GRAD_ELEMENTS // max(len(leaves), 1) // 8)
+        return tuple(Leaf(seen.label, seen.shape or (), _leaf_grad(seen, each), self.id(seen)) for seen in leaves)
 
     def step(self, step: SeenStep) -> Step:
         parents = tuple(self.id(parent) for parent in step.parents)
@@ -118,9 +117,9 @@ def _leaf_value(seen: Seen) -> object:
     return None if tensor is None else tensor_value(tensor)
 
 
-def _leaf_grad(seen: Seen) -> object:
+def _leaf_grad(seen: Seen, largest: int) -> object:
     tensor = seen.variable() if seen.variable else None
-    return None if tensor is None else tensor_value(quiet_grad(tensor), largest=_LEAF_ELEMENTS)
+    return None if tensor is None else tensor_value(quiet_grad(tensor), largest=largest)
 
 
 def named_records(trace: ProgramTrace, numbering: Numbering, most: int = 500) -> tuple[Named, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from components.classic_picture import classic_picture
 from lab.quantities import bytes_text
 
 ROWS = 5_000
@@ -83,8 +84,8 @@ def saved_table(result: Mapping[str, Any]) -> list[dict[str, Any]]:
             "shape": "" if saved["shape"] is None else str(saved["shape"]),
             "dtype": saved["dtype"],
             "storage": saved["storage"],
-            "bytes": saved["bytes"],
-            "size": "" if saved["bytes"] is None else bytes_text(saved["bytes"]).partition(" (")[0],
+            "bytes": saved["storage_bytes"],
+            "size": "" if saved["storage_bytes"] is None else bytes_text(saved["storage_bytes"]).partition(" (")[0],
             "saved version": saved["saved_version"],
             "current version": saved["current_version"],
             "leaf": saved["leaf"] or "",
@@ -120,6 +121,27 @@ def plain_text(value: Any) -> str:
     """Plain data in one cell: numbers short, a missing gradient by its name."""
     text = "None" if value is None else value if isinstance(value, str) else json.dumps(_rounded(value))
     return text if len(text) <= CELL_CHARACTERS else text[:CELL_CHARACTERS] + " …"
+
+
+_TABLES = {
+    "Backward order": (steps_table, STEPS, "No backward pass ran."),
+    "Saved tensors": (saved_table, SAVED, "No node keeps a tensor."),
+    "Leaves": (leaves_table, LEAVES, "The graph has no leaf."),
+    "Named tensors": (tensors_table, TENSORS, "No tensor has a name."),
+    "Variables": (variables_table, VARIABLES, "No variable was set."),
+}
+
+
+def draw_details(result: Mapping[str, Any], key: str) -> None:
+    """The tables behind the picture and torchviz's picture, in tabs. Only the open tab is made."""
+    *tabs, classic = st.tabs([*_TABLES, "Classic picture"], key=f"{key}-details", on_change="rerun")
+    for tab, (name, (rows, helps, empty)) in zip(tabs, _TABLES.items(), strict=True):
+        if tab.open:
+            with tab:
+                draw_table(rows(result), helps, f"{key}-{name}", empty)
+    if classic.open:
+        with classic:
+            classic_picture(result["classic"], result["no_classic"], description="The same graph as torchviz draws it.")
 
 
 def draw_table(rows: list[dict[str, Any]], helps: Mapping[str, str], key: str, empty: str) -> None:

@@ -1,10 +1,7 @@
 """The autograd graph of a program that the visitor types."""
 
-import streamlit as st
-
-from components import graph_tables as tables
-from components.classic_picture import classic_picture
 from components.experiment import experiment_page
+from components.graph_tables import draw_details
 from components.graph_view import KEYS, graph_view
 from components.program_output import program_output
 from lab.experiments import autograd_graph
@@ -34,20 +31,4 @@ with experiment_page(
         with page.aside:
             program_output(result["printed"], result["echo"], result["warned"])
         with page.details:
-            steps, saved, leaves, tensors, variables, classic = st.tabs(
-                ["Backward order", "Saved tensors", "Leaves", "Named tensors", "Variables", "Classic picture"]
-            )
-        with steps:
-            tables.draw_table(tables.steps_table(result), tables.STEPS, f"{key}-steps", "No backward pass ran.")
-        with saved:
-            tables.draw_table(tables.saved_table(result), tables.SAVED, f"{key}-saved", "No node keeps a tensor.")
-        with leaves:
-            tables.draw_table(tables.leaves_table(result), tables.LEAVES, f"{key}-leaves", "The graph has no leaf.")
-        with tensors:
-            tables.draw_table(tables.tensors_table(result), tables.TENSORS, f"{key}-tensors", "No tensor has a name.")
-        with variables:
-            tables.draw_table(
-                tables.variables_table(result), tables.VARIABLES, f"{key}-variables", "No variable was set."
-            )
-        with classic:
-            classic_picture(result["classic"], result["no_classic"], description="The same graph as torchviz draws it.")
+            draw_details(result, key)

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.profiler import record_function
+from torch.utils.benchmark import Timer
 from torch.utils.flop_counter import FlopCounterMode
 
 from lab.instruments.op_trace import cost
@@ -303,3 +304,32 @@ def test_the_self_check_finds_a_planted_factor(monkeypatch):
     monkeypatch.setitem(cost._FLOPS, "aten::mm", lambda shapes, arguments: 1)
     with pytest.raises(AssertionError, match="counted as 1"):
         SELF_TESTS["operator trace: FLOPs of products and attention"]()
+
+
+def fastest_matmul_s(session: OpSession) -> float:
+    events = session.events
+    return min(events.duration_ns[row] for row in range(len(events)) if events.name[row] == "aten::mm") / 1e9
+
+
+def matmul_ratio(reported_s=fastest_matmul_s, rounds: int = 12) -> float:
+    """Fastest matmul as profiled over the fastest as timed, in turns: noise only adds, so the fastest of many compare."""
+    x = torch.randn(1024, 1024)
+    timer = Timer("x @ x", globals={"x": x}, num_threads=1)
+    timed, profiled_s = [], []
+    for _ in range(rounds):
+        timed.append(timer.timeit(3).mean)
+        session = OpSession("cpu")
+        with session:
+            for _ in range(3):
+                x @ x
+        profiled_s.append(reported_s(session))
+    assert min(timed) > 0.002
+    return min(profiled_s) / min(timed)
+
+
+def test_a_matmul_of_over_2_ms_takes_what_the_timer_says():
+    assert matmul_ratio() == pytest.approx(1, abs=0.08)
+
+
+def test_a_clock_in_the_wrong_unit_is_caught():
+    assert matmul_ratio(lambda session: fastest_matmul_s(session) * 1.25, rounds=4) != pytest.approx(1, abs=0.08)

@@ -44,7 +44,7 @@ def measure() -> Iterator[dict[str, Any]]:
     with (
         tempfile.TemporaryDirectory() as folder,
         _server("lab/Home.py") as lab,
-        _server("benchmarks/constant_page.py") as plain,
+        _server("benchmarks/_constant_page.py") as plain,
         sync_playwright() as playwright,
     ):
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=_ARGUMENTS)

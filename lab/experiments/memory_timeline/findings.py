@@ -45,6 +45,18 @@ def _why_predicted(result: Result) -> Iterator[Finding]:
         yield Finding("warning", "The prediction had to assume values", text, evidence)
 
 
+def _unseen_by_prediction(result: Result) -> Iterator[Finding]:
+    """Tensors of oneDNN's recurrent layer are opaque: a run sees their workspace, a prediction does not."""
+    fused = sum(operation.startswith("mkldnn_rnn_layer") for operation in result.timeline.op)
+    if result.predicted and fused:
+        text = (
+            "oneDNN runs this LSTM in one operator and keeps a workspace for backward that a prediction cannot know. "
+            "The real peak on this CPU is higher; measure it with a smaller setting."
+        )
+        evidence = {"fused operators": fused, "predicted peak_bytes": result.peak.bytes}
+        yield Finding("warning", "The prediction is too low for this LSTM", text, evidence)
+
+
 def _without_gradient(result: Result) -> Iterator[Finding]:
     if result.without_gradient and result.step_ends and any("requires_grad=True" in w.text for w in result.warned):
         text = (
@@ -231,6 +243,7 @@ def _run(result: Result, setting: str) -> Run | None:
 _LOOKS: tuple[Callable[[Result], Iterator[Finding]], ...] = (
     _checkpoint_fault,
     _why_predicted,
+    _unseen_by_prediction,
     _fit,
     _without_gradient,
     *RETENTION,

@@ -28,7 +28,7 @@ OFFLINE = [
     "--disable-sync",
 ]
 
-AtRest = Callable[[Locator], FloatRect]
+AtRest = Callable[..., FloatRect]
 
 expect.set_options(timeout=60_000)  # the first page waits for the first import of torch
 
@@ -75,17 +75,20 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def at_rest() -> AtRest:
-    """The bounding box of an element once it has stopped moving: styles and layouts come a moment after the content."""
+    """The bounding box of an element once it has stopped moving: styles and layouts come a moment after the content.
 
-    def measure(element: Locator) -> FloatRect:
-        end, before = time.monotonic() + 30, None
+    ``fits``: what must hold in the end; on a busy machine a style may come later than a short rest.
+    """
+
+    def measure(element: Locator, fits: Callable[[FloatRect], bool] = lambda box: True) -> FloatRect:
+        end, before = time.monotonic() + 40, None
         while time.monotonic() < end:
             box = element.bounding_box()
-            if box and box == before:
+            if box and box == before and fits(box):
                 return box
             before = box
             time.sleep(0.4)
-        raise AssertionError(f"{element} did not come to rest")
+        raise AssertionError(f"{element} came to rest at {before}")
 
     return measure
 

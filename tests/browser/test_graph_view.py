@@ -244,8 +244,7 @@ def test_presenter_mode_hears_keys_without_focus_and_fills_the_window(figure: Op
     page = figure("used twice", width=1920, height=1080, present="1")
     page.keyboard.press("ArrowRight")
     expect(page.locator(".position")).to_have_text("step 1 of 6")
-    box = at_rest(page.locator(".figure"))
-    assert box["height"] > 900
+    at_rest(page.locator(".figure"), lambda box: box["height"] > 900)
 
 
 def test_the_figure_has_words_for_those_who_cannot_see_it(figure: Open) -> None:

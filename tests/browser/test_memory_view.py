@@ -69,7 +69,6 @@ def test_presenter_fills_the_screen(page: Page, app_url: str, at_rest: AtRest):
     page.set_viewport_size({"width": 1920, "height": 1080})
     page.goto(f"{app_url}/memory_timeline{QUERY}&present=1")
     expect(page.locator(".memory .area").first).to_be_visible(timeout=90_000)
-    shown = at_rest(page.locator(".memory"))
-    assert shown["y"] + shown["height"] <= 1080 + 2
+    at_rest(page.locator(".memory"), lambda box: box["y"] + box["height"] <= 1080 + 2)
     page.keyboard.press("ArrowLeft")  # the figure listens to the whole page
     expect(page.locator(".memory .position")).to_contain_text("instant")

@@ -150,6 +150,8 @@ def test_presenter_mode_hides_the_controls_and_is_in_the_address(page: Page, app
     editor = visit(page, f"{app_url}/autograd_graph")
     expect(picture(page).first).to_be_visible()
     size = page.evaluate("getComputedStyle(document.documentElement).fontSize")
+    expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
+    expect(page.get_by_role("button", name="Present")).to_be_visible()
     page.mouse.click(900, 20)
     page.keyboard.press("p")
     page.wait_for_url(re.compile("present=1"))

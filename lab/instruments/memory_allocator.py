@@ -7,7 +7,7 @@ reserved blocks that are free are the cache. Peaks of the four may fall at diffe
 from __future__ import annotations
 
 import base64
-import pickle
+import pickle  # written only: the format of PyTorch's memory viewer; nothing here ever reads one
 import zlib
 from dataclasses import dataclass
 from typing import Any

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from components.graph_view import graph_view
+from components.autograd_graph.graph_view import graph_view
 
 given = json.loads((Path(st.query_params["file"])).read_text(encoding="utf-8"))
 if st.button("Run", type="primary"):

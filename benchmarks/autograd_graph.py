@@ -13,9 +13,9 @@ from torchviz import make_dot
 from benchmarks.turns import in_turns, line
 from lab.execution.executor import Executor
 from lab.experiments.autograd_graph import Params
-from lab.instruments.graph_records import Numbering
-from lab.instruments.program_trace import ProgramTrace
-from lab.workloads import program
+from lab.instruments.graph.program_trace import ProgramTrace
+from lab.instruments.graph.to_records import Numbering
+from lab.program import run as program
 
 _SMALL = "x = torch.tensor([1.0, 2.0], requires_grad=True)\nloss = (x * x).sum()\nloss.backward()\n"
 

@@ -15,8 +15,8 @@ from lab.experiments.gradient_flow import Params
 from lab.experiments.gradient_flow.measure import run
 from lab.experiments.gradient_flow.subject import family_subject
 from lab.experiments.gradient_flow.training import OPTIMIZERS
+from lab.program.run import torch_defaults
 from lab.wire import encode
-from lab.workloads.program import torch_defaults
 
 STEPS, ROUNDS = 10, 5
 LIVE_S = 1.0

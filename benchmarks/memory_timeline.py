@@ -12,7 +12,7 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from benchmarks.turns import in_turns, line, seconds_of
 from lab.experiments.memory_timeline.measure import prediction_of
 from lab.experiments.memory_timeline.schema import Params
-from lab.instruments.memory_track.tracker import MemoryTrack
+from lab.instruments.memory.tracker import MemoryTrack
 from lab.workloads import models
 from lab.workloads.training_step import Recipe, Task, Training
 

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from lab.instruments.op_trace.events import read_events
-from lab.instruments.op_trace.places import NOWHERE
-from lab.instruments.op_trace.session import OpSession
-from lab.instruments.op_trace.tables import group, merge_calls
-from lab.instruments.op_trace.tree import build_tree
-from lab.instruments.step_clock import timed, unmarked
+from lab.instruments.profiling.events import read_events
+from lab.instruments.profiling.places import NOWHERE
+from lab.instruments.profiling.session import OpSession
+from lab.instruments.profiling.step_clock import timed, unmarked
+from lab.instruments.profiling.tables import group, merge_calls
+from lab.instruments.profiling.tree import build_tree
 from lab.workloads import models
 from lab.workloads.profiled_step import LoadedStep, Loading, Placement
 from lab.workloads.training_step import Recipe

@@ -12,8 +12,8 @@ from torch import nn
 from benchmarks.turns import in_turns, line
 from lab.contract import silent
 from lab.experiments.train_eval import Params, run
-from lab.instruments.dropout_passes import read_dropout
-from lab.instruments.mode_scan import scan_modes
+from lab.experiments.train_eval.studies.dropout_passes import read_dropout
+from lab.instruments.modes.scan import scan_modes
 
 PASSES = 200
 

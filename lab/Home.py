@@ -11,53 +11,7 @@ os.environ.setdefault("PYTHONPATH", str(ROOT))  # workers are started with it
 
 import streamlit as st
 
-st.set_page_config(page_title="PyTorch Internals Lab", page_icon=str(ROOT / "components/icon.png"), layout="wide")
-pages = {
-    "": [
-        st.Page(ROOT / "pages/home.py", title="Start", url_path="home", icon=":material/home:", default=True),
-    ],
-    "Autograd": [
-        st.Page(
-            ROOT / "pages/autograd_graph.py",
-            title="Autograd graph",
-            url_path="autograd_graph",
-            icon=":material/account_tree:",
-            help="Type PyTorch, see the graph that autograd recorded and the backward pass step by step.",
-        ),
-    ],
-    "Training": [
-        st.Page(
-            ROOT / "pages/gradient_flow.py",
-            title="Gradient flow",
-            url_path="gradient_flow",
-            icon=":material/stacked_line_chart:",
-            help="Vanishing and exploding gradients over depth, the theory beside them, and what clipping does.",
-        ),
-    ],
-    "Modules": [
-        st.Page(
-            ROOT / "pages/train_eval.py",
-            title="Train and eval",
-            url_path="train_eval",
-            icon=":material/toggle_on:",
-            help="Dropout and BatchNorm in both modes, eval() against no_grad, and a scan of your own model.",
-        ),
-    ],
-    "Memory and speed": [
-        st.Page(
-            ROOT / "pages/memory_timeline.py",
-            title="Memory timeline",
-            url_path="memory_timeline",
-            icon=":material/memory:",
-            help="What is alive at every operation of a training step, mixed precision, checkpointing, and what will fit.",
-        ),
-        st.Page(
-            ROOT / "pages/op_profile.py",
-            title="Operator profile",
-            url_path="op_profile",
-            icon=":material/timer:",
-            help="Where a training step spends its time: parts, operators, timeline, and what the device could do.",
-        ),
-    ],
-}
-st.navigation(pages).run()
+from components.navigation import navigation
+
+st.set_page_config(page_title="PyTorch Internals Lab", page_icon=str(ROOT / "components/frame/icon.png"), layout="wide")
+st.navigation(navigation()).run()

@@ -17,13 +17,14 @@ from typing import Any
 
 import torch
 
+from lab import torch_private
 from lab.contract import Lesson, silent
-from lab.execution import confine
 from lab.execution.executor import Executor
+from lab.execution.sealed import confine
 from lab.experiments import autograd_graph
 from lab.experiments.autograd_graph import Params, Result
-from lab.instruments import memory_check, torch_private
-from lab.instruments.op_trace import self_check as op_trace_check
+from lab.instruments.memory import self_check as memory_check
+from lab.instruments.profiling import self_check as op_trace_check
 
 
 @dataclass(frozen=True)

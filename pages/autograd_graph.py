@@ -1,9 +1,9 @@
 """The autograd graph of a program that the visitor types."""
 
-from components.experiment import experiment_page
-from components.graph_tables import draw_details
-from components.graph_view import KEYS, graph_view
-from components.program_output import program_output
+from components.autograd_graph.graph_view import KEYS, graph_view
+from components.autograd_graph.tables import draw_details
+from components.frame.experiment import experiment_page
+from components.frame.program_output import program_output
 from lab.experiments import autograd_graph
 
 with experiment_page(

@@ -1,9 +1,9 @@
 """Norms of gradients over depth and training, the theory beside them, and what clipping does."""
 
-from components import gradient_figures as figures
-from components.experiment import experiment_page
-from components.gradient_tables import draw_tables
-from components.program_output import program_output
+from components.frame.experiment import experiment_page
+from components.frame.program_output import program_output
+from components.gradient_flow import figures
+from components.gradient_flow.tables import draw_tables
 from lab.experiments import gradient_flow
 
 with experiment_page(

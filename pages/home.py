@@ -1,21 +1,16 @@
 """In one screen: what this is, on which device it runs, where to begin."""
 
-from pathlib import Path
+from importlib import import_module
 
 import streamlit as st
 
-from components.device_badge import device_badge, typed_code_badge
-from components.share_link import slug
-from components.style import page_style
-from lab.experiments import autograd_graph, gradient_flow, memory_timeline, op_profile, train_eval
+from components.frame.device_badge import device_badge, typed_code_badge
+from components.frame.share_link import slug
+from components.frame.style import page_style
+from components.navigation import PAGES
 
-HERE = Path(__file__).parent
-OTHERS = (  # page, prefix of its address, lessons, icon, name, what it shows
-    ("gradient_flow", "gf", gradient_flow.lessons, "stacked_line_chart", "Gradient flow", "Norms over depth, with the theory beside them; what clipping does."),
-    ("train_eval", "te", train_eval.lessons, "toggle_on", "Train and eval", "Dropout and BatchNorm in both modes, as numbers; a scan of your model."),
-    ("memory_timeline", "mt", memory_timeline.lessons, "memory", "Memory timeline", "What is alive at every operation, whose it is, and what will fit."),
-    ("op_profile", "op", op_profile.lessons, "timer", "Operator profile", "Where a training step spends its time, and what would make it faster."),
-)  # fmt: skip
+LESSONS = {page.stem: import_module(f"lab.experiments.{page.stem}").lessons for page in PAGES}
+FIRST, *OTHERS = PAGES
 
 page_style()
 st.title("PyTorch Internals Lab", anchor=False)
@@ -27,24 +22,22 @@ left, right = st.columns([5, 2], gap="large")
 with left:
     with st.container(border=True, gap="xxsmall"):
         st.page_link(
-            HERE / "autograd_graph.py",
-            label="**Type PyTorch, see what autograd recorded**",
-            icon=":material/account_tree:",
+            FIRST.script, label="**Type PyTorch, see what autograd recorded**", icon=f":material/{FIRST.icon}:"
         )
-        st.caption("The graph of your own program, what it keeps in memory, and the backward pass step by step.")
+        st.caption(FIRST.sentence)
         with st.container(horizontal=True, gap="small"):
-            for lesson in autograd_graph.lessons[:6]:
+            for lesson in LESSONS[FIRST.stem][:6]:
                 st.page_link(
-                    HERE / "autograd_graph.py", label=lesson.title, query_params={"ag-preset": slug(lesson.title)}
+                    FIRST.script, label=lesson.title, query_params={f"{FIRST.prefix}-preset": slug(lesson.title)}
                 )
-    for pair in (OTHERS[:2], OTHERS[2:]):
-        for (page, prefix, lessons, icon, name, about), column in zip(pair, st.columns(2), strict=True):
+    for number in range(0, len(OTHERS), 2):
+        for page, column in zip(OTHERS[number : number + 2], st.columns(2), strict=False):
             with column.container(border=True, gap="xxsmall", height="stretch"):
-                st.page_link(HERE / f"{page}.py", label=f"**{name}**", icon=f":material/{icon}:")
-                st.caption(about)
-                for lesson in lessons[:3]:
+                st.page_link(page.script, label=f"**{page.title}**", icon=f":material/{page.icon}:")
+                st.caption(page.sentence)
+                for lesson in LESSONS[page.stem][:3]:
                     st.page_link(
-                        HERE / f"{page}.py", label=lesson.title, query_params={f"{prefix}-preset": slug(lesson.title)}
+                        page.script, label=lesson.title, query_params={f"{page.prefix}-preset": slug(lesson.title)}
                     )
 with right:
     st.subheader("This machine", anchor=False)

@@ -1,9 +1,9 @@
 """What is alive at every operation of a training step, whose it is, and what would make it less."""
 
-from components import memory_figures as figures
-from components.experiment import experiment_page
-from components.memory_view import KEYS
-from components.program_output import program_output
+from components.frame.experiment import experiment_page
+from components.frame.program_output import program_output
+from components.memory_timeline import figures
+from components.memory_timeline.timeline import KEYS
 from lab.experiments import memory_timeline
 
 with experiment_page(

@@ -2,10 +2,10 @@
 
 import streamlit as st
 
-from components.experiment import experiment_page
-from components.step_profile.offered import offered
-from components.step_profile.views import chosen_view, difference, draw_view, headline
-from components.trace_timeline import KEYS
+from components.frame.experiment import experiment_page
+from components.op_profile.offered import offered
+from components.op_profile.trace_timeline import KEYS
+from components.op_profile.views import chosen_view, difference, draw_view, headline
 from lab.experiments import op_profile
 
 with experiment_page(

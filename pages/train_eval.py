@@ -1,9 +1,9 @@
 """Train and eval mode on the real modules: dropout, BatchNorm, the two switches, and a scan of a whole model."""
 
-from components import mode_figures as figures
-from components import mode_headlines
-from components.experiment import experiment_page
-from components.program_output import program_output
+from components.frame.experiment import experiment_page
+from components.frame.program_output import program_output
+from components.train_eval import figures
+from components.train_eval import headlines as mode_headlines
 from lab.experiments import train_eval
 
 with experiment_page(

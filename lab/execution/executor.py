@@ -26,12 +26,12 @@ from typing import Any
 from lab import wire
 from lab.contract import Fault
 from lab.execution import faults, perform
-from lab.execution.confine import LAYERS
 from lab.execution.host import Host, TypedCode, mode
 from lab.execution.jobs import Job, Outcome, Request, Route, State, finished
 from lab.execution.routes import Routes
+from lab.execution.sealed.confine import LAYERS
 from lab.execution.store import BoundedStore
-from lab.execution.worker_process import WorkerError
+from lab.execution.workers.process import WorkerError
 
 __all__ = ["Executor", "Host", "Job", "State", "TypedCode"]
 

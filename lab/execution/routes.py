@@ -11,9 +11,9 @@ from lab.contract import Fault, program_knob
 from lab.execution import faults, perform
 from lab.execution.host import Host, Mode, TypedCode, gpu_memory_bytes
 from lab.execution.jobs import Request, Route
-from lab.execution.sealed_route import SealedRoute
-from lab.execution.spares import Spares
-from lab.execution.worker_route import WorkerRoute
+from lab.execution.sealed.route import SealedRoute
+from lab.execution.sealed.spares import Spares
+from lab.execution.workers.route import WorkerRoute
 
 
 class Routes:

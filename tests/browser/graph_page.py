@@ -2,8 +2,8 @@
 
 import streamlit as st
 
-from components.graph_view import graph_view
-from tests.components.graph_results import CHAIN_PROGRAM, PROGRAMS, chain, measured
+from components.autograd_graph.graph_view import graph_view
+from tests.components.autograd_graph.graph_results import CHAIN_PROGRAM, PROGRAMS, chain, measured
 
 st.set_page_config(layout="wide")
 case = st.query_params.get("case", "used twice")

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from lab import check
+from lab import check, torch_private
 from lab.execution.host import TypedCode
 from lab.experiments import autograd_graph
 from lab.experiments.autograd_graph import Params, Result
-from lab.instruments import torch_private
 
 HALF: Callable[[Any], Any] = lambda v: [x / 2 for x in v] if isinstance(v, list) else v / 2  # noqa: E731
 

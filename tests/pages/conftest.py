@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.execution import executor
+from components.frame.execution import executor
 
 HOME = Path(__file__).resolve().parents[2] / "lab/Home.py"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streamlit.testing.v1 import AppTest
 
-from components.share_link import pack
+from components.frame.share_link import pack
 from tests.pages.test_every_page import measured, opened, run, until
 
 PAGE = "autograd_graph.py"

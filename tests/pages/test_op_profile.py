@@ -60,7 +60,7 @@ def test_an_own_model_without_a_program_says_what_to_write():
 
 
 def test_the_trace_file_is_what_trace_viewers_read():
-    from components.step_profile.trace_file import trace_file
+    from components.op_profile.trace_file import trace_file
 
     timeline = {
         "lanes": ["main thread"], "names": ["step", "aten::mm", "[[2, 3], [3, 4]]"], "lane": [0, 0], "name": [0, 1],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from lab.instruments.graph_book import Graph
-from lab.instruments.program_trace import ProgramTrace
+from lab.instruments.graph.book import Graph
+from lab.instruments.graph.program_trace import ProgramTrace
 
 _MOST_NODES = 300
 _MOST_CHARACTERS = 200_000

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 
 from lab.contract import Fault
-from lab.instruments.records import Node, Saved
-from lab.workloads.program import Ended
+from lab.program.run import Ended
+from lab.records.graph import Node, Saved
 
 _KNOWN: list[tuple[str, str, str]] = [
     # (pattern in "Type: message", explanation, repair)

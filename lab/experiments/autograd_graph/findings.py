@@ -10,8 +10,8 @@ from typing import Any
 from lab.contract import Finding
 from lab.experiments.autograd_graph.faults import describe_slot, explanation_of, overwritten_slots
 from lab.experiments.autograd_graph.schema import Result
-from lab.instruments.records import Named, Node, Plain, Step
 from lab.quantities import bytes_text, number_text
+from lab.records.graph import Named, Node, Plain, Step
 
 MOST = 5
 

@@ -13,11 +13,11 @@ from lab.contract import Report, knobs
 from lab.experiments.autograd_graph.classic import classic_dot
 from lab.experiments.autograd_graph.faults import fault_of
 from lab.experiments.autograd_graph.schema import Params, Result, Warned
-from lab.instruments.graph_book import Graph
-from lab.instruments.graph_records import Numbering, cut_records, named_records, pass_records
-from lab.instruments.program_trace import ProgramTrace
-from lab.instruments.records import Node
-from lab.workloads import program
+from lab.instruments.graph.book import Graph
+from lab.instruments.graph.program_trace import ProgramTrace
+from lab.instruments.graph.to_records import Numbering, cut_records, named_records, pass_records
+from lab.program import run as program
+from lab.records.graph import Node
 
 
 def run(params: Params, report: Report) -> Result:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lab.experiments.autograd_graph.schema import Result
-from lab.instruments.records import Node, Plain
+from lab.records.graph import Node, Plain
 
 
 def flat(value: Plain) -> list[float]:

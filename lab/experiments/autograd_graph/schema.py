@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lab.contract import Fault, Limits, check, knob
-from lab.instruments.records import Cut, Edge, Leaf, Named, Node, Pass, Plain, Step
+from lab.records.graph import Cut, Edge, Leaf, Named, Node, Pass, Plain, Step
 
 DEFAULT_PROGRAM = """x = torch.tensor([1.0, 2.0], requires_grad=True)
 w = torch.tensor([0.5, -1.0], requires_grad=True)

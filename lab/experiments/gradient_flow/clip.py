@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from lab.experiments.gradient_flow.schema import NORM_TYPES, Clipping, ClipStep, Params
-from lab.instruments.clipping import compare, total_norm
+from lab.instruments.gradients.clipping import compare, total_norm
 
 SCALE = 65536.0
 """First scale of a GradScaler."""

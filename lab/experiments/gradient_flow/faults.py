@@ -7,8 +7,8 @@ import re
 import torch
 
 from lab.contract import Fault
-from lab.workloads.own_model import OwnModelError
-from lab.workloads.program import message_of, program_line
+from lab.program.own_model import OwnModelError
+from lab.program.run import message_of, program_line
 
 _KNOWN = [
     (

@@ -10,7 +10,7 @@ from lab.experiments.gradient_flow.clip_lessons import CLIP_LESSONS
 from lab.experiments.gradient_flow.programs import FROZEN, ON_THE_BOUND
 from lab.experiments.gradient_flow.readings import NAMES, READINGS
 from lab.experiments.gradient_flow.schema import Params, Result
-from lab.workloads.own_model import EXAMPLE
+from lab.program.own_model import EXAMPLE
 
 _LEVEL, _VANISHES, _EXPLODES = "it stays about the same", "it vanishes", "it explodes"
 _LEVEL_WHY = "Level means that one layer neither shrinks nor grows it: χ = σw²·E[φ'²] must be 1, and that takes the right initial weights."

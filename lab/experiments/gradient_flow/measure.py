@@ -11,7 +11,7 @@ from lab.experiments.gradient_flow.prediction import predict, ratio, slope
 from lab.experiments.gradient_flow.schema import NO_STATE, Clipping, Headline, Layer, Params, Prediction, Result
 from lab.experiments.gradient_flow.subject import Subject, family_subject, own_subject
 from lab.experiments.gradient_flow.training import Training
-from lab.workloads import program
+from lab.program import run as program
 
 FAULTS = (Exception, SystemExit, KeyboardInterrupt)
 """What a visitor's model may raise and is told; the other BaseExceptions end the run."""

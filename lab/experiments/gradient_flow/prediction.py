@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from lab.experiments.gradient_flow.schema import Params, Prediction
-from lab.instruments.mean_field import propagate
+from lab.instruments.gradients.mean_field import propagate
 from lab.workloads.networks import ACTIVATIONS
 
 SIGMA_W2 = {"default": 1 / 3, "xavier": 1.0, "kaiming": 2.0, "orthogonal": 1.0}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.contract import Fault, Knob, Limits, ParamsError, check, knob
-from lab.instruments.first_nonfinite import FirstNonfinite
+from lab.instruments.gradients.first_nonfinite import FirstNonfinite
 from lab.workloads.networks import ACTIVATIONS, TOKENS
 
 MOST_PARAMETERS = 30_000_000

@@ -10,8 +10,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from lab.experiments.gradient_flow.schema import Params
-from lab.instruments.layer_watch import LayerWatch, Watched, blocks, owners
-from lab.workloads import program
+from lab.instruments.gradients.layer_watch import LayerWatch, Watched, blocks, owners
+from lab.program import run as program
+from lab.program.own_model import own_model
 from lab.workloads.networks import (
     CLASSES,
     FAMILIES,
@@ -21,7 +22,6 @@ from lab.workloads.networks import (
     initialise,
     input_shape,
 )
-from lab.workloads.own_model import own_model
 
 MOST_LAYERS = 400
 

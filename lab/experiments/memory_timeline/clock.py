@@ -13,7 +13,7 @@ import torch
 
 from lab.experiments.memory_timeline.schema import Params, Seconds
 from lab.experiments.memory_timeline.subject import build
-from lab.workloads import program
+from lab.program import run as program
 from lab.workloads.training_step import Training
 
 _MOST, _LEAST, _BUDGET_S = 8, 3, 0.25

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from lab.contract import Fault
-from lab.workloads.own_model import OwnModelError
-from lab.workloads.program import program_line
+from lab.program.own_model import OwnModelError
+from lab.program.run import program_line
 
 _MISSING_KERNEL = r"could not create a primitive"
 _KNOWN = (

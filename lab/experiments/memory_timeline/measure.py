@@ -28,8 +28,8 @@ from lab.experiments.memory_timeline.tracking import (
     track,
     track_with_profiler,
 )
-from lab.instruments import memory_allocator
-from lab.instruments.memory_check import require_working
+from lab.instruments.memory import allocator as memory_allocator
+from lab.instruments.memory.self_check import require_working
 
 REAL_BYTES = {"cpu": 2 << 30}
 """A real run may have this peak; the rest is predicted. On a GPU what is free on it."""

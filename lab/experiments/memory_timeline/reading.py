@@ -23,8 +23,8 @@ from lab.experiments.memory_timeline.schema import (
 from lab.experiments.memory_timeline.settings import Setting
 from lab.experiments.memory_timeline.subject import SubjectError
 from lab.experiments.memory_timeline.tracking import Tracked
-from lab.instruments.memory_records import CATEGORIES, Lives, Peak, Storages, Timeline
-from lab.instruments.memory_track.timeline import lives, peak, thinned, timeline, unseen_rows
+from lab.instruments.memory.timeline import lives, peak, thinned, timeline, unseen_rows
+from lab.records.memory import CATEGORIES, Lives, Peak, Storages, Timeline
 
 _CURVE_POINTS = 400
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.contract import Fault, Knob, Limits, ParamsError, check, knob
-from lab.instruments.memory_records import CapHit, Lives, Peak, SavedTensor, Storages, Timeline
+from lab.records.memory import CapHit, Lives, Peak, SavedTensor, Storages, Timeline
 from lab.workloads.models import HEAD_WIDTH
 
 GIB = 1 << 30

@@ -13,9 +13,10 @@ from lab.contract import Fault, knobs
 from lab.experiments.memory_timeline.faults import fault_of, fault_of_error
 from lab.experiments.memory_timeline.schema import Params
 from lab.experiments.memory_timeline.settings import forward_only
-from lab.workloads import models, program
+from lab.program import run as program
+from lab.program.own_model import OwnModelError, own_model
+from lab.workloads import models
 from lab.workloads.checkpointing import under_checkpoint
-from lab.workloads.own_model import OwnModelError, own_model
 from lab.workloads.training_step import Loss, Recipe, Task, Training
 
 

@@ -15,13 +15,13 @@ from lab.contract import Fault
 from lab.experiments.memory_timeline.faults import fault_of_error, is_missing_kernel
 from lab.experiments.memory_timeline.schema import Params
 from lab.experiments.memory_timeline.subject import Subject, build
-from lab.instruments import memory_unseen
-from lab.instruments.memory_records import CapHit, SavedTensor
-from lab.instruments.memory_track.saved import saved_tensors
-from lab.instruments.memory_track.timeline import Reading, owners, read
-from lab.instruments.memory_track.tracker import MemoryTrack
-from lab.instruments.torch_private import FakeMode
-from lab.workloads import program
+from lab.instruments.memory import unseen as memory_unseen
+from lab.instruments.memory.saved import saved_tensors
+from lab.instruments.memory.timeline import Reading, owners, read
+from lab.instruments.memory.tracker import MemoryTrack
+from lab.program import run as program
+from lab.records.memory import CapHit, SavedTensor
+from lab.torch_private import FakeMode
 from lab.workloads.training_step import Watch
 
 

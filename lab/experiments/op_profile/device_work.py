@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lab.experiments.op_profile.schema import Kernels
-from lab.instruments.op_trace.events import DEVICE
-from lab.instruments.op_trace.tree import Tree
+from lab.instruments.profiling.events import DEVICE
+from lab.instruments.profiling.tree import Tree
 
 
 def kernels(trees: Iterable[Tree]) -> Kernels:

@@ -25,12 +25,12 @@ from lab.experiments.op_profile.schema import Iteration, Params, Result
 from lab.experiments.op_profile.steps import ROOT, Measured, clocked_step, profiled_step
 from lab.experiments.op_profile.subject import FILES, Subject, compile_fault, fault_of_error, is_missing_kernel, subject
 from lab.experiments.op_profile.traps import spring
-from lab.instruments.ceilings import best_of, measure_ceilings
-from lab.instruments.op_trace.places import CallMarks
-from lab.instruments.op_trace.session import OpSession, unavailable
-from lab.instruments.op_trace.tree import build_tree
-from lab.instruments.step_clock import PartClock, timed, unmarked
-from lab.workloads import program
+from lab.instruments.profiling.ceilings import best_of, measure_ceilings
+from lab.instruments.profiling.places import CallMarks
+from lab.instruments.profiling.session import OpSession, unavailable
+from lab.instruments.profiling.step_clock import PartClock, timed, unmarked
+from lab.instruments.profiling.tree import build_tree
+from lab.program import run as program
 from lab.workloads.profiled_step import Step
 
 EVENTS = 100_000

@@ -9,9 +9,9 @@ from lab.experiments.op_profile.schema import CallTree, Iteration, Overhead, Par
 from lab.experiments.op_profile.steps import Measured, root_row, step_rows
 from lab.experiments.op_profile.timeline import timeline
 from lab.experiments.op_profile.verdict import verdict
-from lab.instruments.op_trace.places import NOWHERE, Place, same_operations
-from lab.instruments.op_trace.tables import Calls, group, merge_calls
-from lab.instruments.step_clock import spread
+from lab.instruments.profiling.places import NOWHERE, Place, same_operations
+from lab.instruments.profiling.step_clock import spread
+from lab.instruments.profiling.tables import Calls, group, merge_calls
 
 
 def result_of(params: Params, measured: Measured, notes: Sequence[str], trap: Trap | None) -> Result:

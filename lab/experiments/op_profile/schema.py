@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lab.contract import Fault, Limits, ParamsError, check, knob
-from lab.instruments.ceilings import Ceilings
-from lab.instruments.op_trace.tables import Operators
-from lab.instruments.step_clock import Spread
+from lab.instruments.profiling.ceilings import Ceilings
+from lab.instruments.profiling.step_clock import Spread
+from lab.instruments.profiling.tables import Operators
 from lab.workloads.models import HEAD_WIDTH
 
 TRAPS = (

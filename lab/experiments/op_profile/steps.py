@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from lab.contract import Fault
 from lab.experiments.op_profile.schema import Iteration, Step
-from lab.instruments.ceilings import Ceilings
-from lab.instruments.op_trace.places import CallMarks
-from lab.instruments.op_trace.tree import Tree
+from lab.instruments.profiling.ceilings import Ceilings
+from lab.instruments.profiling.places import CallMarks
+from lab.instruments.profiling.tree import Tree
 from lab.workloads.profiled_step import PARTS
 
 ROOT = "step"

@@ -9,8 +9,9 @@ import torch
 
 from lab.contract import Fault, knobs
 from lab.experiments.op_profile.schema import Params
-from lab.workloads import models, program
-from lab.workloads.own_model import EXAMPLE, OwnModelError, own_model
+from lab.program import run as program
+from lab.program.own_model import EXAMPLE, OwnModelError, own_model
+from lab.workloads import models
 from lab.workloads.profiled_step import LoadedStep, Loading, OwnStep, Placement, Step
 from lab.workloads.training_step import Recipe
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from lab.experiments.op_profile.schema import Timeline
 from lab.experiments.op_profile.steps import root_row, step_rows
-from lab.instruments.op_trace.events import DEVICE, Kind
-from lab.instruments.op_trace.tree import Tree
+from lab.instruments.profiling.events import DEVICE, Kind
+from lab.instruments.profiling.tree import Tree
 
 MOST = 20_000
 """Boxes that a browser pans smoothly."""

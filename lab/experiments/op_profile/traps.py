@@ -7,7 +7,7 @@ from typing import Any
 
 from lab.experiments.op_profile.schema import Reading, Trap
 from lab.experiments.op_profile.trap_programs import HEAD, PROGRAMS
-from lab.instruments.op_trace.session import only_session
+from lab.instruments.profiling.session import only_session
 
 _UNITS = {"_s": "s", "_bytes": "bytes", "_ratio": "ratio"}
 

@@ -8,7 +8,7 @@ from typing import Any
 from lab.experiments.op_profile.device_work import busy_s
 from lab.experiments.op_profile.schema import Params, Step, Verdict
 from lab.experiments.op_profile.steps import step_rows
-from lab.instruments.op_trace.tree import Tree
+from lab.instruments.profiling.tree import Tree
 
 SHORT_CALL_S = 10e-6
 """A call with less self time than this is mostly dispatch: the same call on one element takes some microseconds."""

@@ -12,20 +12,20 @@ import torch.nn.functional as F
 from lab.contract import Fault, Report, knobs
 from lab.experiments.train_eval.faults import batchnorm_fault, program_fault
 from lab.experiments.train_eval.schema import Params, Result, Scan
-from lab.instruments.batchnorm_freezing import read_recomputed, read_treatments
-from lab.instruments.batchnorm_gaps import BATCH_SIZES, serving_rows, size_rows
-from lab.instruments.batchnorm_trace import NormSettings, trace_batches
-from lab.instruments.dropout_passes import read_dropout
-from lab.instruments.forgotten_eval import read_forgotten_eval
-from lab.instruments.mc_dropout import read_mc_dropout
-from lab.instruments.mode_listeners import DROPOUTS, NORMS, read_listeners
-from lab.instruments.mode_scan import scan_modes
-from lab.instruments.mode_switches import read_switches
-from lab.instruments.norm_reach import read_reach
-from lab.workloads import program
+from lab.experiments.train_eval.studies.batchnorm_freezing import read_recomputed, read_treatments
+from lab.experiments.train_eval.studies.batchnorm_gaps import BATCH_SIZES, serving_rows, size_rows
+from lab.experiments.train_eval.studies.batchnorm_trace import NormSettings, trace_batches
+from lab.experiments.train_eval.studies.dropout_passes import read_dropout
+from lab.experiments.train_eval.studies.forgotten_eval import read_forgotten_eval
+from lab.experiments.train_eval.studies.listeners import DROPOUTS, NORMS, read_listeners
+from lab.experiments.train_eval.studies.mc_dropout import read_mc_dropout
+from lab.experiments.train_eval.studies.norm_reach import read_reach
+from lab.experiments.train_eval.studies.switches import read_switches
+from lab.instruments.modes.scan import scan_modes
+from lab.program import run as program
+from lab.program.own_model import OwnModelError, first_tensor, own_model
 from lab.workloads.mode_models import convnet, small_net, transformer
 from lab.workloads.norm_batches import batch_of
-from lab.workloads.own_model import OwnModelError, first_tensor, own_model
 
 LOSS_REPEATS = 8
 CHOSEN = ("shift", "scale", "treatment", "mode", "gradients", "batch", "p", "same_mask", "eps", "momentum", "affine")

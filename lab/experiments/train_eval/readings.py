@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from lab.experiments.train_eval.schema import Result
-from lab.instruments.batchnorm_freezing import Treatment
-from lab.instruments.dropout_passes import DropoutReading
-from lab.instruments.forgotten_eval import ForgottenEval
-from lab.instruments.mode_scan import ModelScan
-from lab.instruments.mode_switches import SwitchRow
+from lab.experiments.train_eval.studies.batchnorm_freezing import Treatment
+from lab.experiments.train_eval.studies.dropout_passes import DropoutReading
+from lab.experiments.train_eval.studies.forgotten_eval import ForgottenEval
+from lab.experiments.train_eval.studies.switches import SwitchRow
+from lab.instruments.modes.scan import ModelScan
 
 
 def headline(result: Result) -> float:

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lab.contract import Fault, Knob, Limits, ParamsError, check, knob
-from lab.instruments.batchnorm_freezing import TREATMENTS, Recomputed, Treatment
-from lab.instruments.batchnorm_gaps import ServingRow, SizeRow
-from lab.instruments.batchnorm_trace import BatchRow
-from lab.instruments.dropout_passes import DropoutReading
-from lab.instruments.forgotten_eval import ForgottenEval
-from lab.instruments.mc_dropout import McReading
-from lab.instruments.mode_listeners import Listener
-from lab.instruments.mode_scan import ModelScan
-from lab.instruments.mode_switches import SwitchRow
-from lab.instruments.norm_reach import Reach
+from lab.experiments.train_eval.studies.batchnorm_freezing import TREATMENTS, Recomputed, Treatment
+from lab.experiments.train_eval.studies.batchnorm_gaps import ServingRow, SizeRow
+from lab.experiments.train_eval.studies.batchnorm_trace import BatchRow
+from lab.experiments.train_eval.studies.dropout_passes import DropoutReading
+from lab.experiments.train_eval.studies.forgotten_eval import ForgottenEval
+from lab.experiments.train_eval.studies.listeners import Listener
+from lab.experiments.train_eval.studies.mc_dropout import McReading
+from lab.experiments.train_eval.studies.norm_reach import Reach
+from lab.experiments.train_eval.studies.switches import SwitchRow
+from lab.instruments.modes.scan import ModelScan
 
 VIEWS = ("dropout", "batchnorm", "switches", "scan")
 STUDIES = {

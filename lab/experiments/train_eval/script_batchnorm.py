@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 from lab.experiments.train_eval.schema import Params
-from lab.instruments import batchnorm_freezing
+from lab.experiments.train_eval.studies import batchnorm_freezing
 
 _CHANNELS = """
 

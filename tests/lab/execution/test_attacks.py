@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.execution import children
 from lab.execution.executor import Executor, Job
-from lab.execution.sealed_route import SealedRoute
+from lab.execution.sealed import children
+from lab.execution.sealed.route import SealedRoute
 from tests.lab.execution.conftest import TRIALS, RunProgram, finish
 from tests.lab.execution.trial_experiments import typed
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab.execution.frames import FrameError, Incoming, read_frame, send_frame, write_frame
+from lab.execution.sealed.frames import FrameError, Incoming, read_frame, send_frame, write_frame
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.execution.children import ROOT
 from lab.execution.executor import Executor
+from lab.execution.sealed.children import ROOT
 from tests.lab.execution.conftest import TRIALS, RunProgram, finish
 from tests.lab.execution.trial_experiments import patient, typed
 
@@ -128,7 +128,7 @@ def test_a_killed_zygote_is_replaced_and_nobody_notices() -> None:
 
 
 def test_a_zygote_that_saw_many_crashes_is_replaced_while_runs_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.execution.spares._MANY_CRASHES", 2)
+    monkeypatch.setattr("lab.execution.sealed.spares._MANY_CRASHES", 2)
     executor = Executor(package=TRIALS, typed_code="sealed")
     try:
         assert executor.typed_code().available

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.execution import confine, self_check
-from lab.execution.children import ROOT
 from lab.execution.executor import Executor
+from lab.execution.sealed import confine, self_check
+from lab.execution.sealed.children import ROOT
 from tests.lab.execution.conftest import TRIALS, RunProgram, finish
 from tests.lab.execution.trial_experiments import typed
 

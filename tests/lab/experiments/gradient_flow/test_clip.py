@@ -11,7 +11,7 @@ import torch
 from lab.contract import Finding, silent
 from lab.experiments.gradient_flow import Params, Result, explain, run
 from lab.experiments.gradient_flow.subject import family_subject
-from lab.workloads.program import torch_defaults
+from lab.program.run import torch_defaults
 
 SMALL: dict[str, Any] = {"depth": 3, "width": 16, "batch": 8, "activation": "relu", "init": "kaiming", "steps": 2}
 

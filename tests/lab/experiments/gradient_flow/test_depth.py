@@ -16,8 +16,8 @@ from lab.experiments import gradient_flow
 from lab.experiments.gradient_flow import Params, Result, run
 from lab.experiments.gradient_flow.prediction import ratio, slope
 from lab.experiments.gradient_flow.subject import family_subject
+from lab.program.run import torch_defaults
 from lab.wire import decode, dumps, loads
-from lab.workloads.program import torch_defaults
 
 
 def measured(**settings: Any) -> Result:

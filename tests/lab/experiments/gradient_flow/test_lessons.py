@@ -13,7 +13,7 @@ import pytest
 
 from lab.contract import Lesson, silent
 from lab.experiments.gradient_flow import Params, explain, lessons, run, script
-from lab.workloads.own_model import EXAMPLE
+from lab.program.own_model import EXAMPLE
 
 EXPECTED = {
     "tanh, 30 layers, default weights": "it vanishes",

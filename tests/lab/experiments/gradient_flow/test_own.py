@@ -9,7 +9,7 @@ import torch
 
 from lab.contract import silent
 from lab.experiments.gradient_flow import Params, Result, explain, run
-from lab.workloads.own_model import EXAMPLE
+from lab.program.own_model import EXAMPLE
 
 
 def own(code: str, **settings: Any) -> Result:

@@ -13,7 +13,7 @@ from lab.contract import Lesson, knobs, silent
 from lab.experiments.train_eval import Params, Result, explain, lessons, offered, run, script
 from lab.experiments.train_eval.readings import headline
 from lab.experiments.train_eval.schema import MODULES, STUDIES
-from lab.instruments.batchnorm_freezing import TREATMENTS
+from lab.experiments.train_eval.studies.batchnorm_freezing import TREATMENTS
 
 OTHERS = [
     *(Params(view=view, study=study) for view, studies in STUDIES.items() for study in studies),

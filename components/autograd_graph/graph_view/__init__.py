@@ -1,0 +1,87 @@
+"""The autograd picture: the graph with what it keeps, the program beside it, the backward pass step by step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+from streamlit.components import v2 as components_v2
+
+from components.autograd_graph.graph_view.scene import default_pass, description, figure_id, folder, scene
+from components.kit import stepper
+from components.kit.palette import css_variables
+from lab.wire import collector_off
+
+KEYS: dict[str, str] = {
+    **stepper.KEYS,
+    "↑ ↓": "to the first input, to the first user of the chosen node",
+    "Enter": "open the chosen box, close the frame that has the focus",
+    "f": "fit the whole picture",
+    "+ −": "zoom in and out",
+    "/": "search; Enter and Shift+Enter walk the matches",
+    "l": "show or hide the program",
+    "Escape": "close details and search",
+}
+"""Keys of the picture, while it has the focus (in presenter mode: always)."""
+
+_HERE = Path(__file__).parent
+_SCRIPTS = ("draw", "view", "picture", "listing", "details", "heading", "download", "figure")
+
+
+def _read(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+_component = components_v2.component(
+    "graph_view",
+    html='<div class="figure"></div>',
+    css="\n".join(
+        [
+            f".figure{{{css_variables('light')}}}",
+            f".figure.dark{{{css_variables('dark')}}}",
+            stepper.CSS,
+            _read("figure.css"),
+            _read("picture.css"),
+        ]
+    ),
+    js="\n".join([stepper.JS, *(_read(f"{name}.js") for name in _SCRIPTS)]),
+)
+
+
+def graph_view(result: dict[str, Any], *, program: str, key: str, height: int = 640, presenter: bool = False) -> None:
+    """Draw the graph of an autograd ``result`` in wire form, with the ``program`` that made it beside it.
+
+    ``height`` in pixels, of everything. Presenter mode fills the window, enlarges the type and listens to keys of the whole
+    page. What the visitor opens or chooses reruns this figure only.
+    """
+    _figure(result, program, key, height, presenter, folder(result))
+
+
+@st.fragment
+def _figure(result: dict[str, Any], program: str, key: str, height: int, presenter: bool, tree: Any) -> None:
+    state = st.session_state.get(key)
+    view = (state.get("view") if state else None) or {}
+    figure = figure_id(result)
+    if view.get("figure") != figure or not 0 <= view.get("pass", 0) < max(len(result["passes"]), 1):
+        view = {}
+    number, opened = view.get("pass", default_pass(result)), view.get("open")
+    with collector_off():
+        drawn = scene(result, number, tree(number), None if opened is None else set(opened), wide=presenter)
+    fault = result["fault"] or {}
+    _component(
+        key=key,
+        data=drawn
+        | {
+            "figure": figure,
+            "name": f"Autograd graph of {result['root']}" if result["root"] else "Autograd graph",
+            "description": description(result, drawn),
+            "message": "" if result["nodes"] else result["no_graph"] or fault.get("message", ""),
+            "program": program,
+            "fault": {k: fault[k] for k in ("type", "message", "line")} if fault else None,
+            "height": height,
+            "presenter": presenter,
+        },
+        height="content" if presenter else height,
+        on_view_change=lambda: None,
+    )

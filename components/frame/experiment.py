@@ -1,0 +1,230 @@
+"""The frame of every experiment page: controls, run, what to notice, take it away, footer. A page fills in the figure.
+
+page = ...
+with experiment_page(gradient_flow, prefix="gf", question=..., about=...) as page:
+    for side in page.sides():
+        st.altair_chart(depth_chart(side.result))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from components.frame.code_editor import code_editor
+from components.frame.compare import differences, pin_button, pinned
+from components.frame.controls import controls
+from components.frame.execution import executor
+from components.frame.findings import end_of_run, findings, program_fault
+from components.frame.page_bar import page_bar, presenting
+from components.frame.page_state import Offered, PageState, everything
+from components.frame.predict import answer, ask, covered, predict_toggle
+from components.frame.running import Outcome, measure, run_button, status
+from components.frame.share_link import lesson_of
+from components.frame.style import dim, page_style
+from components.frame.take_away import device_name, footer, interview_desk, show_the_code, the_idea
+from lab.contract import Fault, Lesson
+from lab.execution.executor import Job
+from lab.wire import encode
+
+Headline = Callable[[Any], Mapping[str, float]]
+"""Result -> the numbers by which two runs are compared, units in their names."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One result to draw."""
+
+    job: Job
+    key: str
+    """Prefix for the keys of what is drawn."""
+
+    @property
+    def result(self) -> Any:
+        return self.job.result
+
+    @property
+    def params(self) -> Any:
+        return self.job.params
+
+    @property
+    def wire(self) -> dict[str, Any]:
+        """The result as it may go to the browser: a NaN in component data would end the component."""
+        return _wire(self.job.id, self.job.result)
+
+
+@dataclass(frozen=True)
+class ExperimentPage:
+    """What a page script sees of its frame."""
+
+    state: PageState
+    side: Side | None
+    """What the controls stand for. None while there is no result or a prediction covers it."""
+    pinned: Side | None
+    aside: DeltaGenerator
+    """Below the controls, for what belongs to the run rather than to the figure: printed output."""
+    details: DeltaGenerator
+    """Below the figure, for the tables behind it. Not in presenter mode."""
+    headline: Headline
+
+    @property
+    def presenting(self) -> bool:
+        return presenting()
+
+    def sides(self) -> Iterator[Side]:
+        """What to draw: nothing, one result, or the pinned one and the present one side by side."""
+        if self.side is None:
+            return
+        if self.pinned is None:
+            yield self.side
+            return
+        for name, side, column in zip("AB", (self.pinned, self.side), st.columns(2), strict=True):
+            with column:
+                st.markdown(f"**{name}**")
+                yield side
+        differences(self.state, self.pinned.job, self.side.job, self.headline)
+
+
+@contextmanager
+def experiment_page(
+    experiment: ModuleType,
+    *,
+    prefix: str,
+    question: str,
+    about: str,
+    live: bool = True,
+    in_sight: Sequence[str] = (),
+    offered: Offered = everything,
+    headline: Headline = lambda result: {},
+    keys: Mapping[str, str] | None = None,
+    dtype: str = "",
+    cost: str = "",
+    blind: str = "",
+) -> Iterator[ExperimentPage]:
+    """Draw the page around the figure; the block under ``with`` draws the figure and its details.
+
+    ``about``: one sentence, ``{device}`` stands for the device's name. ``live``: follow the controls without Run, for
+    experiments under a second. ``offered``: which knobs matter beside the others. ``keys``: what the figure listens
+    for, for the help. ``cost``, ``blind``: sentences for the footer, what the instrument costs and what it cannot see.
+    """
+    state = PageState(experiment, prefix, offered)
+    state.read()
+    page_style()
+    bar = _head(question)
+    outcome = measure(state, live=live)
+    dim(outcome.running or outcome.without_result)
+    link = state.write_address()
+    lesson = lesson_of(state.values, state.lessons)
+    with bar:
+        page_bar(state.key("bar"), link_left_out=link.left_out, heard=state.heard, keys=keys or {})
+    _about(state, about, outcome)
+    with st.container(key="page-body"):
+        left, right = st.columns([5, 8], gap="medium")
+    hidden = covered(state, lesson)
+    with left:
+        _controls(state, outcome, lesson, in_sight)
+        aside = _aside(state, outcome, lesson, hidden)
+    with right:
+        with st.container(key="page-status", horizontal=True, vertical_alignment="center"):
+            status(state, outcome)
+            pin_button(state, outcome)
+        figure, details = st.container(key="page-figure"), st.container(key="page-details")
+        with figure:
+            if hidden and lesson:
+                ask(state, lesson)
+            side = Side(outcome.shown, state.key("b")) if outcome.shown and not hidden else None
+            held = pinned(state)
+            yield ExperimentPage(state, side, Side(held, state.key("a")) if held else None, aside, details, headline)
+    the_idea(state)
+    show_the_code(state, outcome.shown)
+    interview_desk(state, lesson, state.lessons)
+    footer(outcome.shown, dtype=dtype, cost=cost, blind=blind)
+
+
+def _head(question: str) -> DeltaGenerator:
+    """The title; returns the place for the page-wide controls beside it."""
+    with st.container(key="page-head", horizontal=True, vertical_alignment="center"):
+        st.title(question, anchor=False)
+        return st.container(key="page-tools", width=330)
+
+
+def _about(state: PageState, about: str, outcome: Outcome) -> None:
+    with st.container(key="page-about"), st.spinner("Looking at this machine"):
+        name = device_name(executor().host(), getattr(outcome.params, "device", "cpu"))
+        st.caption(about.format(device=name))
+
+
+def _controls(state: PageState, outcome: Outcome, lesson: Lesson | None, in_sight: Sequence[str]) -> None:
+    with st.container(key="page-controls"):
+        for problem in state.get("problems", ()):
+            st.warning(problem, icon=":material/link_off:")
+        _presets(state, lesson)
+        if state.program and state.offers_program:
+            fault = _fault(outcome)
+            code_editor(
+                state.values[state.program.name],
+                key=state.key("editor"),
+                revision=state.get("revision", 0),
+                label="Program",
+                error_line=fault.line if fault else None,
+            )
+        else:
+            run_button(state)
+        controls(state, in_sight)
+
+
+def _presets(state: PageState, lesson: Lesson | None) -> None:
+    if not state.lessons:
+        return
+    key, titles = state.key("preset"), {item.title: item for item in state.lessons}
+    st.session_state[key] = lesson.title if lesson else None
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.selectbox(
+            "Preset",
+            list(titles),
+            list(titles).index(lesson.title) if lesson else None,
+            required=True,
+            key=key,
+            placeholder="Your own program" if state.offers_program else "Your own settings",
+            label_visibility="collapsed",
+            on_change=lambda: state.choose(titles[st.session_state[key]]) if st.session_state[key] else None,
+        )
+        predict_toggle(state)
+
+
+def _aside(state: PageState, outcome: Outcome, lesson: Lesson | None, hidden: bool) -> DeltaGenerator:
+    """Faults, the page's own texts about the run, the answer to a prediction, the findings."""
+    if outcome.problem:
+        st.warning(outcome.problem)
+    found = outcome.shown.findings if outcome.shown and not hidden else ()
+    with st.container(key="page-end"):
+        fault = _fault(outcome)
+        if outcome.without_result and outcome.job:
+            end_of_run(outcome.job.state, fault)
+        elif fault:
+            ended = "Your program stopped" if state.offers_program else "PyTorch refuses this"
+            found = program_fault(fault, found, ended)
+    aside = st.container(key="page-aside")
+    with st.container(key="page-findings"):
+        if outcome.shown and not hidden:
+            answer(state, lesson, outcome.shown.result)
+            findings(state, found)
+    return aside
+
+
+def _fault(outcome: Outcome) -> Fault | None:
+    """Of the latest run, else of the program behind what is shown."""
+    if outcome.without_result and outcome.job:
+        return outcome.job.fault
+    return getattr(outcome.shown.result, "fault", None) if outcome.shown else None
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def _wire(job_id: str, _result: Any) -> dict[str, Any]:
+    return encode(_result)

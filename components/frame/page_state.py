@@ -1,0 +1,170 @@
+"""What one page remembers during a visit, and how it agrees with the address.
+
+NOTE Where the state of a page lives.
+1. Plain values only, in the session under ``<prefix>:<name>``; widgets have keys ``<prefix>-<knob>``.
+2. ``values`` (one plain value a knob) is the state. A script run first reads what changed into it, then draws.
+3. The address is written from ``values``. It is read, checked against the knobs and taken over only when the page is
+   entered with one (a link was opened) or the visitor went back or forward. Otherwise it may be older than ``values``:
+   the browser sends the address that it shows, and may not have seen our last one yet.
+4. Streamlit forgets the widgets of a page that is left, and its address. Coming back without an address brings back
+   ``values`` as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from types import ModuleType
+from typing import Any
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from components.frame.code_editor import last_sent
+from components.frame.page_bar import PRESENTING, presenting
+from components.frame.share_link import Link, is_own_program, link_of, opened
+from lab.contract import Knob, Lesson, ParamsError, knobs, program_knob
+
+PRESENT = "present"
+"""Query parameter of presenter mode, for all pages alike."""
+
+
+Offered = Callable[[Mapping[str, Any], Knob], Knob | None]
+"""(values of all knobs, a knob) -> the knob as it is offered beside them: None where it does not matter, fewer choices
+where they do not fit."""
+
+
+def everything(values: Mapping[str, Any], k: Knob) -> Knob | None:
+    """The ``Offered`` of a page whose knobs always matter."""
+    return k
+
+
+class PageState:
+    """The state of one experiment's page. Cheap to make: everything is in the session."""
+
+    def __init__(self, experiment: ModuleType, prefix: str, offered: Offered = everything) -> None:
+        self.experiment = experiment
+        self.prefix = prefix
+        self.params_type: type = experiment.Params
+        self.lessons: tuple[Lesson, ...] = experiment.lessons
+        self.knobs: dict[str, Knob] = knobs(self.params_type)
+        self.program = program_knob(self.params_type)
+        self._offered = offered
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return st.session_state.get(f"{self.prefix}:{name}", default)
+
+    def set(self, name: str, value: Any) -> None:
+        st.session_state[f"{self.prefix}:{name}"] = value
+
+    def key(self, name: str) -> str:
+        """Widget key, and query parameter of a knob."""
+        return f"{self.prefix}-{name}"
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return dict(self.get("values"))
+
+    def replace(self, values: dict[str, Any]) -> None:
+        """Set all knobs from Python; their widgets and the editor follow. Before they are drawn, or in a callback."""
+        self.set("values", values)
+        self.set("revision", self.get("revision", 0) + 1)
+        for name in self.knobs:
+            if self.key(name) in st.session_state:
+                st.session_state[self.key(name)] = values[name]
+
+    def choose(self, lesson: Lesson) -> None:
+        """Take a preset and run it: its program is our own."""
+        self.replace(asdict(lesson.params))
+        self.set("problems", ())
+        self.set("waiting", False)
+        self.set("run", "preset")
+
+    def read(self) -> None:
+        """Take over what happened since the last script run: in the address, the widgets, the editor."""
+        self._read_address()
+        fresh = {n: st.session_state[self.key(n)] for n in self.knobs if self.key(n) in st.session_state}
+        self.set("values", self.values | fresh)
+        self._settle()
+        self._read_editor()
+
+    def offers(self) -> dict[str, Knob]:
+        """The knobs that matter beside the present values, as they are offered."""
+        found = {name: self._offered(self.values, k) for name, k in self.knobs.items()}
+        return {name: k for name, k in found.items() if k is not None}
+
+    @property
+    def offers_program(self) -> bool:
+        return self.program is not None and self.program.name in self.offers()
+
+    def _settle(self) -> None:
+        """A choice that is no longer offered becomes the first that is."""
+        for name, k in self.offers().items():
+            if k.choices and self.values[name] not in (*k.choices, None):
+                self.set("values", self.values | {name: k.choices[0]})
+                st.session_state[self.key(name)] = k.choices[0]
+
+    def _read_address(self) -> None:
+        mine = {k: v for k, v in st.query_params.items() if k.startswith(f"{self.prefix}-")}
+        entering = self.key("bar") not in st.session_state
+        if self.get("values") is not None and not (entering and mine) and not _went_back_or_forward():
+            return
+        st.session_state[PRESENTING] = st.query_params.get(PRESENT) == "1"
+        found = opened(mine, self.params_type, self.lessons, self.prefix)
+        self.replace(found.values)
+        self.set("problems", found.problems)
+        stranger = self._is_strange(found.values)
+        self.set("waiting", stranger)
+        self.set("run", None if stranger else "link")
+
+    def _read_editor(self) -> None:
+        sent = last_sent(self.key("editor"))
+        if not self.program or sent is None or list(sent) == self.get("sent"):
+            return
+        if sent.run != (self.get("sent") or ["", 0])[1]:
+            self.press_run()
+        self.set("sent", list(sent))
+        self.set("values", self.values | {self.program.name: sent.text})
+
+    @property
+    def heard(self) -> int:
+        """Serial of what the editor sent last."""
+        return (self.get("sent") or ["", 0, 0])[2]
+
+    def press_run(self) -> None:
+        self.set("waiting", False)
+        self.set("run", "pressed")
+
+    def write_address(self) -> Link:
+        """Bring the address in line with ``values``."""
+        link = link_of(self.values, self.params_type, self.lessons, self.prefix)
+        present = {PRESENT: "1"} if presenting() else {}
+        others = {k: v for k, v in st.query_params.items() if k != PRESENT and not k.startswith(f"{self.prefix}-")}
+        wanted = others | link.query | present
+        if st.query_params.to_dict() != wanted:
+            st.query_params.from_dict(wanted)
+        return link
+
+    def params(self) -> Any:
+        """The ``Params`` that the controls stand for. Raises ParamsError."""
+        return self.params_type(**self.values)
+
+    def params_or_problem(self) -> tuple[Any | None, str]:
+        """``params()``, or None and the sentence that says what is wrong with the controls."""
+        try:
+            return self.params(), ""
+        except ParamsError as error:
+            return None, f"{str(error)[:1].upper()}{str(error)[1:]}."
+
+    def _is_strange(self, values: dict[str, Any]) -> bool:
+        """Whether the program is neither our own nor the one that this visitor ran last."""
+        if not self.program:
+            return False
+        code = values[self.program.name]
+        ran = code == self.get("submitted", {}).get(self.program.name)
+        return not ran and not is_own_program(code, self.params_type, self.lessons)
+
+
+def _went_back_or_forward() -> bool:
+    context = get_script_run_ctx()
+    return context is not None and context.is_history_navigation

@@ -1,0 +1,221 @@
+"""The figures of the page on gradient flow: headline numbers, the view that was picked, the tables, from the wire form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import altair as alt
+import streamlit as st
+
+from components.gradient_flow.charts import clipping, depth
+from components.gradient_flow.training_map import KEYS, training_map
+from components.kit.palette import Theme
+from lab.quantities import number_text, seconds_text
+
+__all__ = ["KEYS", "draw", "headline", "pick"]
+
+Data = Mapping[str, Any]
+
+
+class Picked(NamedTuple):
+    """What the visitor wants to see."""
+
+    view: str
+    quantities: tuple[str, ...] = ()
+    statistic: str = "norm"
+
+
+VIEWS = ("Depth", "Training", "Clipping", "Shares")
+
+
+def theme() -> Theme:
+    """The theme that the visitor sees."""
+    return "dark" if st.context.theme.type == "dark" else "light"
+
+
+def headline(result: Any) -> dict[str, float]:
+    """What two runs are compared by. Takes the Result itself."""
+    found = {
+        "activation gradient, first / last layer": result.headline.activation_grad_ratio,
+        "weight gradient, first / last layer": result.headline.weight_grad_ratio,
+        "decades per layer": result.headline.decades_per_layer,
+        "predicted decades per layer": result.prediction.decades_per_layer,
+        "loss at step 1": result.loss[0] if result.loss else None,
+        "loss after the last step": result.final_loss,
+        "share of steps clipped": result.clipping.clipped_share if result.clipping.limit is not None else None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def pick(key: str, results: Sequence[Data]) -> Picked:
+    """The view, of which only one is drawn; for the view over depth also what is drawn."""
+    clips = any(result["clipping"]["kind"] != "none" for result in results)
+    with st.container(horizontal=True, vertical_alignment="center", key=f"{key}-pick"):
+        views = [name for name in VIEWS if clips or name != "Clipping"]
+        view = st.segmented_control(
+            "View", views, default="Depth", required=True, key=f"{key}-view", label_visibility="collapsed"
+        )
+        if view != "Depth":
+            return Picked(str(view))
+        statistic = st.segmented_control(
+            "Statistic",
+            list(depth.STATISTICS),
+            default="norm",
+            required=True,
+            key=f"{key}-stat",
+            label_visibility="collapsed",
+        )
+    theory = any(layer["cotangent_grad_norm"] is not None for r in results for layer in r["layers"])
+    offered = [name for name in depth.QUANTITIES if theory or name != "random cotangent"]
+    chosen = st.pills(
+        "Lines", offered, selection_mode="multi", default=offered[:2], key=f"{key}-lines", label_visibility="collapsed"
+    )
+    return Picked("Depth", tuple(name for name in offered if name in chosen) or (offered[0],), str(statistic))
+
+
+def draw(picked: Picked, result: Data, key: str, together: Sequence[Data], *, presenter: bool) -> None:
+    """Headline numbers and the picked view of one result; ``together``: all results that share its axes."""
+    if not result["layers"]:
+        return
+    _metrics(picked.view, result, key, short=len(together) > 1)
+    height = 600 if presenter else 440
+    if picked.view == "Depth":
+        domain = depth.domain_of([r["layers"] for r in together], picked.quantities, picked.statistic)
+        what = result["layers"], picked.quantities, picked.statistic, theme(), domain
+        _chart(
+            depth.depth_chart(*what, height=height, font_px=18 if presenter else 12, narrow=len(together) > 1),
+            key,
+            "depth",
+        )
+    elif picked.view == "Training":
+        training_map(result, key=f"{key}-map", presenter=presenter)
+    elif picked.view == "Shares":
+        _shares(result, key, height)
+    else:
+        _clipping(result, key, height)
+    _conditions(result)
+
+
+def _shares(result: Data, key: str, height: int) -> None:
+    chart = depth.shares_chart(result["layers"], theme(), height=height)
+    if chart is None:
+        st.text("No share was measured: no activation function with bounds, and no gradient.")
+    else:
+        _chart(chart, key, "shares")
+
+
+def _clipping(result: Data, key: str, height: int) -> None:
+    if result["clipping"]["kind"] == "none" or not result["clipping"]["steps"]:
+        st.text("This run does not clip.")
+        return
+    _chart(clipping.norms_chart(result["clipping"], theme(), height=height * 12 // 20), key, "norms")
+    _chart(clipping.layers_chart(result["layers"], theme(), height=height * 12 // 20), key, "clipped")
+
+
+def _chart(chart: depth.Layered | alt.Chart, key: str, name: str) -> None:
+    st.altair_chart(chart, key=f"{key}-{name}", width="stretch")
+
+
+def _metrics(view: str, result: Data, key: str, *, short: bool) -> None:
+    """Three numbers in a row; the same place in every view, so that nothing jumps."""
+    with st.container(key=f"{key}-headline"):
+        for column, (name, value, against) in zip(st.columns(3), _NUMBERS[view](result), strict=False):
+            with column.container(gap=None):
+                st.caption(name)
+                st.markdown(f"#### {value}")
+                if not short:
+                    st.caption(against)
+
+
+def _depth_numbers(result: Data) -> list[tuple[str, str, str]]:
+    head, prediction = result["headline"], result["prediction"]
+    slope, predicted = head["decades_per_layer"], prediction["decades_per_layer"]
+    measured = prediction["measured_decades_per_layer"]
+    inner = [layer["name"] for layer in result["layers"] if layer["inner"]]
+    ends = f"activation gradient, {inner[0]} / {inner[-1]}" if inner else "activation gradient"
+    numbers = [("First / last layer", text(head["activation_grad_ratio"]), ends)]
+    numbers.append(("Decades per layer", text(slope), "of the activation gradient on its way back"))
+    if predicted is not None:
+        numbers.append(
+            (
+                "Predicted",
+                text(predicted),
+                f"½·log₁₀ χ with χ = {text(prediction['chi'])}; random cotangent measured: {text(measured)}",
+            )
+        )
+    else:
+        numbers.append(("Predicted", "–", prediction["reason"].partition(":")[0]))
+    return numbers
+
+
+def _training_numbers(result: Data) -> list[tuple[str, str, str]]:
+    first = result["loss"][0] if result["loss"] else None
+    numbers = [
+        (
+            "Loss",
+            f"{text(first)} → {text(result['final_loss'])}",
+            f"{result['loss_name']}, {len(result['loss'])} steps",
+        )
+    ]
+    if result["first_nonfinite"]:
+        where = result["first_nonfinite"]
+        numbers.append(
+            ("First non-finite", f"step {result['first_nonfinite_step']}", f"{where['layer']}: {where['operation']}")
+        )
+    return numbers
+
+
+def _clip_numbers(result: Data) -> list[tuple[str, str, str]]:
+    found = result["clipping"]
+    if not found["steps"]:
+        return []
+    first = found["steps"][0]
+    returned = "nothing is returned" if first["returned"] is None else f"returned {text(first['returned'])}"
+    return [
+        ("Norm at step 1", f"{text(first['norm_before'])} → {text(first['norm_after'])}", returned),
+        ("Cosine", text(first["cosine"]), "before against after; 1 keeps the direction"),
+        ("Steps clipped", f"{found['clipped_share']:.0%}", f"of {len(found['steps'])}, limit {text(found['limit'])}"),
+    ]
+
+
+def _share_numbers(result: Data) -> list[tuple[str, str, str]]:
+    numbers = []
+    for name in ("zero in fp16", "saturated", "silent units"):
+        found = [
+            (layer[depth.SHARES[name]], layer["name"])
+            for layer in result["layers"]
+            if layer[depth.SHARES[name]] is not None
+        ]
+        if found:
+            share, layer = max(found, key=lambda pair: pair[0])
+            numbers.append((name.capitalize(), f"{share:.1%}", f"at most, in {layer}"))
+    return numbers
+
+
+_NUMBERS = {"Depth": _depth_numbers, "Training": _training_numbers, "Clipping": _clip_numbers, "Shares": _share_numbers}
+
+
+def _conditions(result: Data) -> None:
+    """What a norm must be read with."""
+    parts = [f"loss: {result['loss_name']}"]
+    if result["settings"]["family"] != "own":
+        parts.append(f"{result['settings']['reduction']} over {result['batch_size']} samples")
+    elif result["batch_size"]:
+        parts.append(f"{result['batch_size']} samples")
+    parts.append(f"{result['dtype']}, {result['parameters']:,} parameters")
+    if result["instrument_s"] is not None:
+        cost = float(result["instrument_s"])
+        parts.append(
+            f"watching costs {seconds_text(cost)} a step"
+            if cost > 0
+            else "watching a step costs less than the clock can tell"
+        )
+    st.caption(" · ".join(parts))
+
+
+def text(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{float(value):.3g}".replace("-", "−") if math.isfinite(float(value)) else number_text(float(value))

@@ -1,0 +1,54 @@
+"""The memory timeline: stacked areas over operations, stepped, with what is alive at the chosen instant beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from streamlit.components import v2 as components_v2
+
+from components.kit import stepper
+from components.kit.palette import MEMORY, Theme
+from components.memory_timeline.timeline.scene import scene
+
+KEYS: dict[str, str] = {
+    "→ ←": "next and previous operation",
+    "Home End": "before the first operation, last operation",
+    "Space": "play and pause",
+    "m": "go to the peak",
+    "1 2 … 0": "show one step, or all of them",
+    "g": "group what is alive by category, module or operation",
+}
+"""Keys of the figure, while it has the focus (in presenter mode: always)."""
+
+_HERE = Path(__file__).parent
+
+
+def _hues(theme: Theme) -> str:
+    return "".join(f"--{name.replace(' ', '-')}:{colour};" for name, colour in MEMORY[theme].items())
+
+
+def _read(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+_component = components_v2.component(
+    "memory_view",
+    html='<div class="memory"></div>',
+    css="\n".join(
+        [f".memory{{{_hues('light')}}}", f".memory.dark{{{_hues('dark')}}}", stepper.CSS, _read("figure.css")]
+    ),
+    js="\n".join([stepper.JS, _read("plot.js"), _read("alive.js"), _read("figure.js")]),
+)
+
+
+def memory_view(result: dict[str, Any], *, key: str, height: int = 560, presenter: bool = False) -> None:
+    """Draw the timeline of a memory ``result`` in wire form. ``height`` in pixels; presenter mode fills the window.
+
+    Stepping, choosing and zooming happen in the browser and rerun nothing.
+    """
+    _component(
+        key=key,
+        data=scene(result) | {"height": height, "presenter": presenter},
+        height="content" if presenter else height,
+    )

@@ -1,0 +1,75 @@
+"""The one list of pages: the navigation, the start page and the tests read it.
+
+One more page is an experiment, a script in ``pages/`` of the same stem, and one line here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import streamlit as st
+
+SCRIPTS = Path(__file__).resolve().parent.parent / "pages"
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page of the lab."""
+
+    stem: str
+    """Name of the experiment, its figures, its tests, its script, and the page's address."""
+    prefix: str
+    """Of its keys in the query string."""
+    section: str
+    """Heading in the sidebar."""
+    title: str
+    icon: str
+    """Name of a Material symbol."""
+    sentence: str
+    """What it shows, in one sentence."""
+
+    @property
+    def script(self) -> Path:
+        return SCRIPTS / f"{self.stem}.py"
+
+
+PAGES = (
+    Page(
+        "autograd_graph", "ag", "Autograd", "Autograd graph", "account_tree",
+        "Type PyTorch, see the graph that autograd recorded, what it keeps in memory, and the backward pass step by step.",
+    ),
+    Page(
+        "gradient_flow", "gf", "Training", "Gradient flow", "stacked_line_chart",
+        "Vanishing and exploding gradients over depth, the theory beside them, and what clipping does.",
+    ),
+    Page(
+        "train_eval", "te", "Modules", "Train and eval", "toggle_on",
+        "Dropout and BatchNorm in both modes, eval() against no_grad, and a scan of your own model.",
+    ),
+    Page(
+        "memory_timeline", "mt", "Memory and speed", "Memory timeline", "memory",
+        "What is alive at every operation of a training step, mixed precision, checkpointing, and what will fit.",
+    ),
+    Page(
+        "op_profile", "op", "Memory and speed", "Operator profile", "timer",
+        "Where a training step spends its time: parts, operators, timeline, and what the device could do.",
+    ),
+)  # fmt: skip
+
+
+def navigation() -> dict[str, list[st.Page]]:
+    """What ``st.navigation`` takes: the start page, then every page under its section."""
+    start = st.Page(SCRIPTS / "home.py", title="Start", url_path="home", icon=":material/home:", default=True)
+    sections: dict[str, list[st.Page]] = {"": [start]}
+    for page in PAGES:
+        sections.setdefault(page.section, []).append(
+            st.Page(
+                page.script,
+                title=page.title,
+                url_path=page.stem,
+                icon=f":material/{page.icon}:",
+                help=page.sentence,
+            )
+        )
+    return sections

@@ -1,0 +1,242 @@
+"""The views of the page: verdict and headline, step, operators, timeline, ceilings, kernels, traps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from components.frame.experiment import ExperimentPage, Side
+from components.frame.page_state import PageState
+from components.kit.palette import STEP, Theme
+from components.op_profile.charts.step import ceiling_chart, ceiling_rows, parts_of, step_chart, step_limit
+from components.op_profile.operator_table import operator_table
+from components.op_profile.trace_file import trace_file
+from components.op_profile.trace_timeline import trace_timeline
+from components.op_profile.traps import traps
+from lab.contract import ParamsError
+from lab.quantities import number_text, seconds_text
+
+Data = Mapping[str, Any]
+VIEWS = ("Step", "Operators", "Timeline", "Ceilings", "Kernels", "Traps")
+
+
+def chosen_view(state: PageState) -> str:
+    """The segmented control above the figure. A preset about a trap opens the traps."""
+    key, trap = state.key("view"), state.values["trap"]
+    if trap != state.get("last-trap"):
+        st.session_state[key] = "Traps" if trap != "none" else st.session_state.get(key, VIEWS[0])
+        state.set("last-trap", trap)
+    st.session_state.setdefault(key, VIEWS[0])
+    return st.segmented_control("View", VIEWS, required=True, key=key, label_visibility="collapsed") or VIEWS[0]
+
+
+def draw_view(view: str, page: ExperimentPage, side: Side) -> None:
+    """One view of one result."""
+    result = side.wire
+    if view == "Traps":
+        traps(page.state, result["trap"], side.key, wide=page.presenting)
+    elif result["step"] is not None:
+        _verdict(page, side)
+        _DRAWN[view](page, side, result)
+
+
+def _verdict(page: ExperimentPage, side: Side) -> None:
+    result = side.wire
+    verdict, overhead = result["verdict"], result["overhead"]
+    bare = overhead["bare_s"]
+    with st.container(border=True, key=f"{side.key}-verdict", gap="xsmall"):
+        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+            share = verdict["shares"][verdict["bound"]]
+            st.markdown(
+                f"**Bound by {_BOUND[verdict['bound']]}**: {share:.0%} of the step",
+                width="content",
+                help=verdict["text"],
+            )
+            _next_step(page, side, verdict)
+        numbers = [
+            ("step", seconds_text(bare["median"]), f"bare; {seconds_text(bare['min'])} to {seconds_text(bare['max'])}")
+        ]
+        numbers += [
+            (_BOUND[name].removeprefix("the "), f"{share:.0%}", "of the step")
+            for name, share in verdict["shares"].items()
+            if name != verdict["bound"] and (share >= 0.005 or name in ("host", "device"))
+        ]
+        cost = f"× {overhead['ratio']:.2f}" if overhead["ratio"] > 1.02 else "≈ × 1"
+        numbers.append(("profiler", cost, f"{overhead['events_per_step']:,} events a step"))
+        if result["ceilings"] and (reached := _reached(result)):
+            numbers.append(("arithmetic", f"{reached:.0%}", "of a large matmul"))
+        with st.container(horizontal=True, gap="medium"):
+            for name, value, against in numbers:
+                st.markdown(f"**{value}** {name}  \n:small[:gray[{against}]]", width="content")
+
+
+def _reached(result: Data) -> float:
+    """FLOP/s of the fastest bare step against those of the matmul."""
+    flops = sum(count for count in result["calls"]["flops"] if count is not None) / result["profiled_steps"]
+    return flops / result["overhead"]["bare_s"]["min"] / result["ceilings"]["flops_per_s"]
+
+
+_BOUND = {"host": "the host", "device": "the operators", "copies": "copies", "input": "input"}
+
+
+def _next_step(page: ExperimentPage, side: Side, verdict: Data) -> None:
+    """The button that changes one knob, runs, and shows the difference to this result."""
+    if not verdict["next_change"] or page.pinned:
+        return
+    change = {**asdict(side.params), **verdict["next_change"]}
+    try:
+        type(side.params)(**change)
+    except ParamsError:
+        return
+    st.button(
+        verdict["next_label"], key=f"{side.key}-next", icon=":material/arrow_forward:", help=verdict["next_reason"],
+        on_click=_try, args=(page.state, side.job.id, change),
+    )  # fmt: skip
+
+
+def _try(state: PageState, job_id: str, change: dict[str, Any]) -> None:
+    state.set("pinned", job_id)
+    state.replace(change)
+    state.press_run()
+
+
+def _step(page: ExperimentPage, side: Side, result: Data) -> None:
+    iterations, bare_s, pinned = result["iterations"], result["overhead"]["bare_s"], page.pinned
+    drawn = [other.wire for other in (page.pinned, page.side) if other and other.wire["overhead"]]
+    limit_ms = max(step_limit(one["iterations"], one["overhead"]["bare_s"]) for one in drawn)
+    _legend(parts_of(iterations))
+    chart = step_chart(
+        iterations, bare_s, theme=theme(), scale=_scale(page), brief=pinned is not None, limit_ms=limit_ms
+    )
+    st.altair_chart(chart, key=f"{side.key}-step", width="stretch")
+    if result["steps_cut"]:
+        st.caption(result["steps_cut"])
+    for note in result["notes"]:
+        st.caption(note)
+
+
+def _legend(parts: list[str]) -> None:
+    """Wraps where the figure is narrow, which the chart's own legend does not."""
+    colours = STEP[theme()]
+    entries = "".join(
+        f'<span style="white-space:nowrap"><span style="display:inline-block;width:.9em;height:.9em;border-radius:.2em;'
+        f'vertical-align:-.08em;margin-right:.35em;background:{colours[part]}"></span>{part}</span>'
+        for part in parts
+    )
+    st.html(f'<div style="display:flex;flex-wrap:wrap;gap:.2rem 1rem;font-size:.88em">{entries}</div>')
+
+
+def _operators(page: ExperimentPage, side: Side, result: Data) -> None:
+    operator_table(
+        result["calls"], steps=result["profiled_steps"], group_by=side.params.group_by, device=result["kernels"] is not None,
+        key=f"{side.key}-operators", height=820 if page.presenting else 560,
+    )  # fmt: skip
+    if result["places_missing"]:
+        st.caption(result["places_missing"])
+
+
+def _timeline(page: ExperimentPage, side: Side, result: Data) -> None:
+    timeline = result["timeline"]
+    trace_timeline(timeline, key=f"{side.key}-timeline", height=820 if page.presenting else 480)
+    drawn = len(timeline["name"])
+    if drawn < timeline["events"]:
+        st.caption(
+            f"{drawn:,} of {timeline['events']:,} events: {timeline['steps']} of {result['profiled_steps']} profiled steps."
+        )
+    st.download_button(
+        "Trace for Perfetto", lambda: trace_file(timeline), "trace.json.gz", "application/gzip",
+        key=f"{side.key}-trace", on_click="ignore", icon=":material/download:",
+        help="Open it at ui.perfetto.dev or chrome://tracing. The steps are laid end to end.",
+    )  # fmt: skip
+
+
+def _ceilings(page: ExperimentPage, side: Side, result: Data) -> None:
+    ceilings = result["ceilings"]
+    threads = f", {ceilings['threads']} thread{'s' * (ceilings['threads'] > 1)}" if ceilings["threads"] else ""
+    st.caption(
+        f"This device at its best, measured in this run: {number_text(ceilings['flops_per_s'] / 1e9)} GFLOP/s in a matmul of "
+        f"{ceilings['matmul_side']} × {ceilings['matmul_side']} ({ceilings['dtype']}{threads}), "
+        f"{number_text(ceilings['bytes_per_s'] / 1e9)} GB/s in a copy of {ceilings['copy_bytes'] >> 20} MiB, read and write "
+        "together. Decimal units: G is 10⁹."
+    )
+    rows = ceiling_rows(result["operators"], ceilings, device=result["kernels"] is not None)
+    if not rows:
+        st.text("No operator of this step has a known amount of arithmetic or traffic.")
+        return
+    st.altair_chart(ceiling_chart(rows, theme=theme(), scale=_scale(page)), key=f"{side.key}-ceilings", width="stretch")
+    st.caption(
+        "Traffic is the least that the shapes allow: every input read once, every output written once. Over 100 % of the "
+        "traffic ceiling: the data came from a cache. An operator far below both ceilings is too small, or waits."
+    )
+
+
+def _kernels(page: ExperimentPage, side: Side, result: Data) -> None:
+    table = result["kernels"]
+    if table is None:
+        st.text("Kernels need a CUDA device: on a CPU the operator is the work, and its time is in the operator table.")
+        return
+    st.dataframe(pd.DataFrame(table), hide_index=True, key=f"{side.key}-kernels", column_config=_KERNEL_COLUMNS)
+
+
+_KERNEL_COLUMNS: dict[str, Any] = {
+    "name": st.column_config.Column("kernel", help="As the driver names it."),
+    "calls": st.column_config.Column("launches", help="In all profiled steps."),
+    "total_s": st.column_config.NumberColumn("time (s)", format="%.6f", help="On the device, in all profiled steps."),
+    "operator": st.column_config.Column(help="The operator that launched it."),
+    "occupancy": st.column_config.NumberColumn(
+        format="percent", help="Estimated share of the warps that an SM can hold."
+    ),
+}
+_DRAWN: dict[str, Callable[[ExperimentPage, Side, Data], None]] = {
+    "Step": _step, "Operators": _operators, "Timeline": _timeline, "Ceilings": _ceilings, "Kernels": _kernels,
+}  # fmt: skip
+
+
+def difference(page: ExperimentPage) -> None:
+    """Two runs, operator by operator: self time of one step, largest change first."""
+    if page.pinned is None or page.side is None or None in (page.pinned.wire["step"], page.side.wire["step"]):
+        return
+    a, b = (_self_by_name(side.wire) for side in (page.pinned, page.side))
+    rows = [
+        {
+            "operator": name,
+            "A (ms)": a.get(name, 0.0),
+            "B (ms)": b.get(name, 0.0),
+            "B − A (ms)": b.get(name, 0.0) - a.get(name, 0.0),
+        }
+        for name in {**a, **b}
+    ]
+    table = pd.DataFrame(rows).sort_values("B − A (ms)", key=abs, ascending=False)
+    st.markdown("**Operator by operator**: self time of one step. A row that one side does not have counts as 0 there.")
+    number = st.column_config.NumberColumn(format="%.3f")
+    st.dataframe(
+        table, hide_index=True, key=f"{page.side.key}-difference", column_config=dict.fromkeys(table.columns[1:], number),
+    )  # fmt: skip
+
+
+def _self_by_name(result: Data) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, self_s in zip(result["calls"]["name"], result["calls"]["self_s"], strict=True):
+        found[name] = found.get(name, 0.0) + self_s * 1e3 / result["profiled_steps"]
+    return found
+
+
+def _scale(page: ExperimentPage) -> float:
+    return 1.6 if page.presenting else 1.0
+
+
+def headline(result: Any) -> dict[str, float]:
+    """What two runs are compared by. Takes the Result itself."""
+    if result.step is None or result.overhead is None:
+        return {}
+    parts = {name: value for name, value in asdict(result.step).items() if value is not None and name != "total_s"}
+    return {"bare step_s": result.overhead.bare_s.median, **parts, "events a step": result.overhead.events_per_step}
+
+
+def theme() -> Theme:
+    """The theme that the visitor sees."""
+    return "dark" if st.context.theme.type == "dark" else "light"

@@ -1,0 +1,105 @@
+"""One run of the backward engine, node by node, in the order in which the engine ran them.
+
+A pre-hook on a node sees the gradient that arrived, summed over all paths and after every tensor hook; a post-hook sees
+what the node hands to each parent. Both only look. A node that raises leaves a step without ``given``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd.graph import Node as TorchNode
+
+from lab.instruments.describing.values import SMALL, quiet_grad, tensor_value
+from lab.instruments.graph.book import Graph, Seen
+from lab.records.graph import Plain
+
+MOST_STEPS = 20_000
+_WHOLE_VALUES = 500
+"""Steps beyond this keep only scalars, so that a long chain stays small."""
+_LEAF_ELEMENTS = 256
+
+
+@dataclass(eq=False, slots=True)
+class SeenStep:
+    seen: Seen
+    incoming: Plain
+    given: tuple[Plain, ...] = ()
+    parents: tuple[Seen, ...] = ()
+    before: Plain = None
+    after: Plain = None
+
+
+class BackwardTrace:
+    """Context manager around one call of the engine on a walked graph. Read ``steps`` and ``cut`` afterwards.
+
+    ``own_look`` gives the context manager in which a hook looks: it keeps a fault of ours out of the engine.
+    """
+
+    def __init__(self, graph: Graph, own_look: Callable[[], AbstractContextManager[Any]]) -> None:
+        self.steps: list[SeenStep] = []
+        self.cut = 0
+        self._graph, self._own_look = graph, own_look
+        self._open: dict[int, SeenStep] = {}
+        self._handles: list[Any] = []
+        self._parents: dict[int, list[tuple[int, Seen]]] = {}
+
+    def __enter__(self) -> BackwardTrace:
+        for source, target, _, slot in self._graph.edges:
+            self._parents.setdefault(target.serial, []).append((slot, source))
+        for seen, node in self._graph.nodes:
+            if node is not None:
+                self._hook(seen, node)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def _hook(self, seen: Seen, node: TorchNode) -> None:
+        def arrive(grads: tuple[torch.Tensor | None, ...]) -> None:
+            with self._own_look():
+                self._arrive(seen, grads)
+
+        def hand_on(given: tuple[torch.Tensor | None, ...], grads: tuple[torch.Tensor | None, ...]) -> None:
+            with self._own_look():
+                self._hand_on(seen, given)
+
+        self._handles += [node.register_prehook(arrive), node.register_hook(hand_on)]
+
+    def _arrive(self, seen: Seen, grads: tuple[torch.Tensor | None, ...]) -> None:
+        if len(self.steps) >= MOST_STEPS:
+            self.cut += 1
+            return
+        incoming = [self._value(g, seen) for g in grads]
+        step = SeenStep(seen, incoming if seen.outputs > 1 else incoming[0] if incoming else None)
+        if seen.kind == "leaf":
+            step.before = self._leaf_grad(seen)
+        else:
+            seen.grad = step.incoming
+        self.steps.append(step)
+        self._open[seen.serial] = step
+
+    def _hand_on(self, seen: Seen, given: tuple[torch.Tensor | None, ...]) -> None:
+        step = self._open.pop(seen.serial, None)
+        if step is None:
+            return
+        if seen.kind == "leaf":
+            step.after = self._leaf_grad(seen)
+            return
+        parents = sorted(self._parents.get(seen.serial, ()), key=lambda p: p[0])
+        step.parents = tuple(parent for _, parent in parents)
+        step.given = tuple(self._value(given[slot], seen) if slot < len(given) else None for slot, _ in parents)
+
+    def _value(self, tensor: torch.Tensor | None, seen: Seen) -> Plain:
+        largest = _LEAF_ELEMENTS if seen.kind == "leaf" else SMALL
+        return tensor_value(tensor, largest=largest if len(self.steps) < _WHOLE_VALUES else 1)
+
+    def _leaf_grad(self, seen: Seen) -> Plain:
+        tensor = seen.variable() if seen.variable else None
+        return None if tensor is None else self._value(quiet_grad(tensor), seen)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from lab.contract import Finding
 from lab.experiments.memory_timeline.faults import metadata_pairs
 from lab.experiments.memory_timeline.retention import LOOKS as RETENTION
-from lab.experiments.memory_timeline.schema import Change, Result, Run
+from lab.experiments.memory_timeline.schema import Result
 from lab.experiments.memory_timeline.words import category_text, module_text, phase_text
 from lab.quantities import bytes_text
+from lab.records.memory import Change, Run
 
 MOST = 6
 _SMALL = 0.02

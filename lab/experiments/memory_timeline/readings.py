@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from lab.experiments.memory_timeline.schema import Result, Run
+from lab.experiments.memory_timeline.schema import Result
 from lab.experiments.memory_timeline.words import category_text, phase_text
+from lab.records.memory import Run
 
 
 def peak_bytes(result: Result) -> float:

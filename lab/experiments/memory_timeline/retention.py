@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from lab.contract import Finding
-from lab.experiments.memory_timeline.schema import Result, Run
+from lab.experiments.memory_timeline.schema import Result
 from lab.experiments.memory_timeline.words import module_text
 from lab.quantities import bytes_text
-from lab.records.memory import SavedTensor
+from lab.records.memory import Run, SavedTensor
 
 _GRAPH = 64
 """A step that grows by more than this keeps more than a loss."""

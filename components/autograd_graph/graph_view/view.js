@@ -1,8 +1,11 @@
 // Zoom and pan of the stage: wheel, drag, pinch, buttons, overview.
 
-const FIT_LIMIT = 1.35, READABLE = 0.45, FAR = 0.5, MARGIN = 22
+import { svgElement } from "../../kit/base.js"
 
-function createView(stage, world, overview) {
+export const FIT_LIMIT = 1.35, READABLE = 0.45
+const FAR = 0.5, MARGIN = 22
+
+export function createView(stage, world, overview) {
   const view = { k: 1, x: 0, y: 0, fitted: true, width: 0, height: 0, largest: FIT_LIMIT }
   let cleared = null // where a fitted picture was moved to for a panel
   const bounds = () => [stage.clientWidth, stage.clientHeight]
@@ -92,8 +95,8 @@ function createView(stage, world, overview) {
     }
     for (const card of [...cards].reverse()) {
       const half = [(card.w / 2) * view.k + MARGIN, (card.h / 2) * view.k + MARGIN]
-      for (const [axis, at, size, r] of [["x", card.x, w, half[0]], ["y", card.y, h, half[1]]]) {
-        const seen = view[axis] + at * view.k
+      for (const [axis, middle, size, r] of [["x", card.x, w, half[0]], ["y", card.y, h, half[1]]]) {
+        const seen = view[axis] + middle * view.k
         const to = Math.max(Math.min(r, size / 2), Math.min(Math.max(size - r, size / 2), seen))
         if (Math.abs(to - seen) > 0.5) { view[axis] += to - seen; moved = true }
       }
@@ -148,7 +151,7 @@ function watchPointers(stage, view) {
 }
 
 // The whole picture in a corner, shown while it is clearly larger than the stage.
-function createOverview(host, onPick) {
+export function createOverview(host, onPick) {
   const svg = svgElement("svg", { "aria-hidden": "true" })
   const boxes = svgElement("path", { class: "overview-boxes" })
   const window_ = svgElement("rect", { class: "overview-window" })

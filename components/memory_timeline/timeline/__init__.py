@@ -8,6 +8,7 @@ from typing import Any
 from streamlit.components import v2 as components_v2
 
 from components.kit import stepper
+from components.kit.modules import script
 from components.kit.palette import MEMORY, Theme
 from components.memory_timeline.timeline.scene import scene
 
@@ -38,7 +39,7 @@ _component = components_v2.component(
     css="\n".join(
         [f".memory{{{_hues('light')}}}", f".memory.dark{{{_hues('dark')}}}", stepper.CSS, _read("figure.css")]
     ),
-    js="\n".join([stepper.JS, _read("plot.js"), _read("alive.js"), _read("figure.js")]),
+    js=script(_HERE / "figure.js"),
 )
 
 

@@ -1,36 +1,26 @@
 // The memory figure: builds its parts once; keeps the chosen instant while the same timeline is shown.
 
-const FIGURES = new WeakMap()
+import { Alive } from "./alive.js"
+import { Plot } from "./plot.js"
+import { button, element, exactText, figureAt, paintTheme, part } from "../../kit/base.js"
+import { createStepper } from "../../kit/stepper/stepper.js"
 
-export default function ({ data, parentElement }) {
-  let figure = FIGURES.get(parentElement)
-  if (!figure) FIGURES.set(parentElement, (figure = new Figure(parentElement.querySelector(".memory"))))
-  figure.show(data)
-  return () => {
-    figure.end()
-    FIGURES.delete(parentElement)
-  }
-}
+export default figureAt(".memory", root => new Figure(root))
 
 function buildParts(root) {
-  const part = (tag, name, parent) => {
-    const made = element(tag, name)
-    parent.append(made)
-    return made
-  }
-  const bar = part("div", "bar", root)
-  const parts = { root, transport: part("div", "transport", bar), tools: part("div", "tools", bar) }
-  const panel = part("div", "panel", root)
-  const heading = part("div", "heading", panel)
-  parts.totals = part("div", "totals", heading)
-  parts.legend = part("div", "legend", heading)
-  const body = part("div", "body", panel)
-  parts.stage = part("div", "stage", body)
+  const bar = part(root, "div", "bar")
+  const parts = { root, transport: part(bar, "div", "transport"), tools: part(bar, "div", "tools") }
+  const panel = part(root, "div", "panel")
+  const heading = part(panel, "div", "heading")
+  parts.totals = part(heading, "div", "totals")
+  parts.legend = part(heading, "div", "legend")
+  const body = part(panel, "div", "body")
+  parts.stage = part(body, "div", "stage")
   parts.stage.tabIndex = 0
   parts.stage.setAttribute("role", "img")
-  parts.alive = part("aside", "alive", body)
-  parts.note = part("div", "note", root)
-  parts.tip = part("div", "tip", parts.stage)
+  parts.alive = part(body, "aside", "alive")
+  parts.note = part(root, "div", "note")
+  parts.tip = part(parts.stage, "div", "tip")
   parts.tip.hidden = true
   return parts
 }
@@ -44,10 +34,8 @@ class Figure {
     this.ranges = element("select", "ranges")
     this.ranges.setAttribute("aria-label", "Steps shown")
     this.ranges.addEventListener("change", () => this.zoom(this.ranges.selectedIndex))
-    const peak = element("button", "tool text", "Peak")
-    peak.type = "button"
+    const peak = button("tool text", "Peak", "", () => this.toPeak())
     peak.title = "Go to the peak (m)"
-    peak.addEventListener("click", () => this.toPeak())
     parts.tools.append(peak, this.ranges)
     this.resized = new ResizeObserver(() => this.plot.paint())
     this.resized.observe(parts.stage)
@@ -59,7 +47,8 @@ class Figure {
 
   show(data) {
     const before = this.data
-    this.#paintTheme(data)
+    paintTheme(this.parts.root, data)
+    this.plot.paint()
     if (data === before) return
     this.data = data
     const { parts } = this
@@ -125,16 +114,6 @@ class Figure {
     else if (!this.stepper.key(event)) return
     event.preventDefault()
     event.stopPropagation()
-  }
-
-  // The theme is read from the page: a dark background gets the dark hues.
-  #paintTheme(data) {
-    const { root } = this.parts
-    root.classList.toggle("presenter", Boolean(data.presenter))
-    root.style.setProperty("--height", `${data.height}px`)
-    const [r, g, b] = (getComputedStyle(root).backgroundColor.match(/\d+(\.\d+)?/g) ?? [255, 255, 255]).map(Number)
-    root.classList.toggle("dark", 0.299 * r + 0.587 * g + 0.114 * b < 128)
-    this.plot?.paint()
   }
 
   end() {

@@ -1,34 +1,11 @@
 // The stacked areas: axes, phase bands, peak mark, cursor. One column of pixels shows the largest instant it covers.
 
+import { byteTickText, byteTicks, bytesText, svgElement } from "../../kit/base.js"
+
 const MARGIN = { left: 5.2, right: 0.8, top: 3.4, bottom: 2.7 } // em
-const TICKS = 5
 const SHORT = { forward: "fwd", backward: "bwd", optimizer: "opt", zero_grad: "0" }
 
-function bytesText(count) {
-  if (Math.abs(count) < 1024) return `${count.toLocaleString("en")} B`
-  const power = Math.min(Math.floor(Math.log2(Math.abs(count)) / 10), 5)
-  return `${(count / 1024 ** power).toFixed(2)} ${["KiB", "MiB", "GiB", "TiB", "PiB"][power - 1]}`
-}
-
-const exactText = count => (Math.abs(count) < 1024 ? bytesText(count) : `${bytesText(count)} (${count.toLocaleString("en")} B)`)
-
-// Round steps in the binary unit of the largest value.
-function byteTicks(most) {
-  const unit = 1024 ** Math.max(0, Math.floor(Math.log2(Math.max(most, 1)) / 10))
-  const rough = most / unit / TICKS, scale = 10 ** Math.floor(Math.log10(rough || 1))
-  const step = [1, 2, 2.5, 5, 10].find(s => s * scale >= rough) * scale * unit
-  const ticks = []
-  for (let value = 0; value <= most * 1.0001; value += step) ticks.push(value)
-  return ticks
-}
-
-function tickText(value, most) {
-  if (!value) return "0"
-  const power = Math.max(0, Math.floor(Math.log2(Math.max(most, 1)) / 10))
-  return `${+(value / 1024 ** power).toFixed(2)} ${["B", "KiB", "MiB", "GiB", "TiB", "PiB"][power]}`
-}
-
-class Plot {
+export class Plot {
   range = [0, 0] // rows shown, end not included
   cursor = -1
 
@@ -148,7 +125,7 @@ class Plot {
     for (const value of byteTicks(this.most)) {
       const y = this.yOf(value)
       grid.append(svgElement("line", { x1: left, x2: right, y1: y, y2: y }))
-      grid.append(svgElement("text", { x: left - 0.5 * this.em, y: y + 0.33 * this.em, "text-anchor": "end" }, tickText(value, this.most)))
+      grid.append(svgElement("text", { x: left - 0.5 * this.em, y: y + 0.33 * this.em, "text-anchor": "end" }, byteTickText(value, this.most)))
     }
     const [first, end] = this.range, { index } = this.data
     const wanted = Math.max(2, Math.min(8, Math.floor((right - left) / (7 * this.em))))

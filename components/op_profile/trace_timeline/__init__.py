@@ -8,6 +8,7 @@ from typing import Any
 
 from streamlit.components import v2 as components_v2
 
+from components.kit.modules import script
 from components.kit.palette import STEP, Theme
 
 KEYS: dict[str, str] = {
@@ -32,9 +33,7 @@ _component = components_v2.component(
     html='<div class="timeline"></div>',
     css=f".timeline{{{_hues('light')}}}.timeline.dark{{{_hues('dark')}}}"
     + (_HERE / "timeline.css").read_text(encoding="utf-8"),
-    js="\n".join(
-        (_HERE / f"{name}.js").read_text(encoding="utf-8") for name in ("scale", "boxes", "memory", "timeline")
-    ),
+    js=script(_HERE / "timeline.js"),
 )
 
 

@@ -1,20 +1,11 @@
 // The figure: a canvas with lanes, a ruler, and below it what is chosen.
 
-const FIGURES = new WeakMap()
+import { boxesOf, sumRange } from "./boxes.js"
+import { drawCurve, levelAt } from "./memory.js"
+import { createSpan } from "./scale.js"
+import { brightness, button, element, figureAt, isDark, signedBytes, ticks, timeText } from "../../kit/base.js"
 
-export default function ({ data, parentElement }) {
-  let figure = FIGURES.get(parentElement)
-  if (!figure) FIGURES.set(parentElement, (figure = createFigure(parentElement.querySelector(".timeline"))))
-  figure.show(data)
-  return () => { figure.end(); FIGURES.delete(parentElement) }
-}
-
-function element(tag, className, text) {
-  const made = document.createElement(tag)
-  if (className) made.className = className
-  if (text !== undefined) made.textContent = text
-  return made
-}
+export default figureAt(".timeline", createFigure)
 
 const RULER = 22, CURVE = 84, TYPE = 13.44 // pixels; TYPE is the font size at which the others hold
 
@@ -35,14 +26,7 @@ function createFigure(root) {
     ["−", "Zoom out (S)", () => zoom(1.6)], ["+", "Zoom in (W)", () => zoom(1 / 1.6)],
     ["◂", "To the left (A)", () => { span.pan(-0.25); draw() }], ["▸", "To the right (D)", () => { span.pan(0.25); draw() }],
     ["Fit", "Show the whole (F)", () => fit()],
-  ]) {
-    const button = element("button", "tool", text)
-    button.type = "button"
-    button.title = help
-    button.setAttribute("aria-label", help)
-    button.addEventListener("click", act)
-    tools.append(button)
-  }
+  ]) tools.append(button("tool", text, help, act))
 
   const width = () => stage.clientWidth
   const scale = () => parseFloat(getComputedStyle(root).fontSize) / TYPE || 1
@@ -65,9 +49,7 @@ function createFigure(root) {
 
   function paint() {
     if (!boxes || !width()) return
-    const [r, g, b] = (getComputedStyle(root).backgroundColor.match(/[\d.]+/g) || [255, 255, 255]).map(Number)
-    const dark = 0.299 * r + 0.587 * g + 0.114 * b < 128
-    root.classList.toggle("dark", dark)
+    root.classList.toggle("dark", isDark(root))
     const ratio = devicePixelRatio || 1, w = width(), h = RULER + boxes.height + (memory.at.length ? CURVE : 0)
     canvas.width = w * ratio
     canvas.height = h * ratio
@@ -113,8 +95,8 @@ function createFigure(root) {
     const short = text.replace(/^aten::/, "").replace("autograd::engine::evaluate_function: ", "")
     pen.save()
     pen.beginPath(); pen.rect(x, y, wide - 3, boxes.row); pen.clip()
-    const [r, g, b] = [1, 3, 5].map(i => parseInt(colour.slice(i, i + 2), 16))
-    pen.fillStyle = solid ? (0.299 * r + 0.587 * g + 0.114 * b < 140 ? "#ffffff" : "#111827") : ink
+    const rgb = [1, 3, 5].map(i => parseInt(colour.slice(i, i + 2), 16))
+    pen.fillStyle = solid ? (brightness(rgb) < 140 ? "#ffffff" : "#111827") : ink
     pen.fillText(short, Math.max(x, 0) + 4, y + boxes.row / 2 - 0.5)
     pen.restore()
   }

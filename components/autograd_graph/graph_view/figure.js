@@ -162,7 +162,7 @@ class Figure {
   }
 
   click(target) {
-    if (this.view.dragged || target.closest(".overlay")) return
+    if (this.view.dragged() || target.closest(".overlay")) return
     const box = target.closest(".frame")?.dataset.box ?? this.card(target.closest(".node")?.dataset.id)?.box
     if (box) this.toggleBox(box)
     else this.select(target.closest(".node")?.dataset.id ?? null)

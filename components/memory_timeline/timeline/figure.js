@@ -5,6 +5,8 @@ import { Plot } from "./plot.js"
 import { button, element, exactText, figureAt, paintTheme, part } from "../../kit/base.js"
 import { createStepper } from "../../kit/stepper/stepper.js"
 
+const FREE = -1 // none of the offered ranges: zoomed by hand
+
 export default figureAt(".memory", root => new Figure(root))
 
 function buildParts(root) {
@@ -26,10 +28,13 @@ function buildParts(root) {
 }
 
 class Figure {
+  zoomed = 0 // which of the offered ranges is in view
+  frame = 0
+
   constructor(root) {
     const parts = (this.parts = buildParts(root))
     this.stepper = createStepper(parts.transport, position => this.choose(position - 1), "instant")
-    this.plot = new Plot(parts.stage, { onPick: row => this.stepper.go(row + 1), onHover: (row, event) => this.hover(row, event) })
+    this.plot = new Plot(parts.stage, { onPick: row => this.stepper.go(row + 1), onHover: (row, event) => this.hover(row, event), onZoom: () => this.zoomedFreely() })
     this.alive = new Alive(parts.alive)
     this.ranges = element("select", "ranges")
     this.ranges.setAttribute("aria-label", "Steps shown")
@@ -60,17 +65,20 @@ class Figure {
     this.alive.show(data)
     const steps = [...new Set(data.step)]
     this.ranges.replaceChildren(element("option", "", steps.length > 1 ? `all ${steps.length} steps` : "the step"), ...(steps.length > 1 ? steps.map(s => element("option", "", `step ${s + 1}`)) : []))
+    this.part = this.ranges.appendChild(element("option", "", "a part"))
+    this.part.hidden = true
     const same = before?.figure === data.figure
     const position = same ? this.stepper.position : data.peak.row + 1
     this.stepper.setCount(data.index.length, position, `${data.index.length.toLocaleString("en")} instants`)
-    this.zoom(same ? Math.max(0, this.zoomed ?? 0) : 0)
+    if (!same || this.zoomed !== FREE) this.zoom(same ? this.zoomed : 0)
+    else this.zoomedFreely()
     this.choose(position - 1)
   }
 
   choose(row) {
     if (!this.data?.index.length) return
     const shown = Math.max(0, row), [first, end] = this.plot.range
-    if (shown < first || shown >= end) this.zoom(0)
+    if (shown < first || shown >= end) this.showAlso(shown)
     this.plot.moveCursor(shown)
     this.alive.paint(shown)
   }
@@ -79,8 +87,21 @@ class Figure {
     this.stepper.go(this.data.peak.row + 1)
   }
 
+  showAlso(row) {
+    if (this.zoomed === FREE) this.plot.reveal(row)
+    else this.zoom(0)
+  }
+
+  zoomedFreely() {
+    const { from, to, whole } = this.plot.span
+    this.zoomed = to - from < whole ? FREE : 0
+    this.ranges.selectedIndex = this.zoomed === FREE ? this.part.index : 0
+    cancelAnimationFrame(this.frame)
+    this.frame = requestAnimationFrame(() => this.plot.paint())
+  }
+
   zoom(number) {
-    this.zoomed = this.ranges.selectedIndex = Math.min(number, this.ranges.options.length - 1)
+    this.zoomed = this.ranges.selectedIndex = Math.min(number, this.part.index - 1)
     const { step } = this.data, count = step.length
     const wanted = [...new Set(step)][this.zoomed - 1]
     this.plot.zoom(this.zoomed ? [step.indexOf(wanted), step.lastIndexOf(wanted) + 1] : [0, count])
@@ -110,8 +131,8 @@ class Figure {
     if (inside.type === "range" && event.key !== " ") return
     if (event.key === "m") this.toPeak()
     else if (event.key === "g") this.alive.group(this.alive.grouping + 1)
-    else if (/^[0-9]$/.test(event.key) && Number(event.key) < this.ranges.options.length) this.zoom(Number(event.key))
-    else if (!this.stepper.key(event)) return
+    else if (/^[0-9]$/.test(event.key) && Number(event.key) < this.part.index) this.zoom(Number(event.key))
+    else if (!this.stepper.key(event) && !this.plot.zoomed.key(event)) return
     event.preventDefault()
     event.stopPropagation()
   }

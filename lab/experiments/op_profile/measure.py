@@ -20,7 +20,7 @@ import torch
 from torch.profiler import record_function
 
 from lab.contract import Fault, Report
-from lab.experiments.op_profile.reading import result_of
+from lab.experiments.op_profile.assemble import result_of
 from lab.experiments.op_profile.schema import Iteration, Params, Result
 from lab.experiments.op_profile.steps import ROOT, Measured, clocked_step, profiled_step
 from lab.experiments.op_profile.subject import FILES, Subject, compile_fault, fault_of_error, is_missing_kernel, subject

@@ -29,6 +29,6 @@ with experiment_page(
     if page.side:
         result, key = page.side.wire, page.side.key
         with page.aside:
-            program_output(result["printed"], result["echo"], result["warned"])
+            program_output(result)
         with page.details:
             draw_details(result, key)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from lab.contract import Fault, Limits, check, knob
 from lab.records.graph import Cut, Edge, Leaf, Named, Node, Pass, Plain, Step
+from lab.records.program import Said
 
 DEFAULT_PROGRAM = """x = torch.tensor([1.0, 2.0], requires_grad=True)
 w = torch.tensor([0.5, -1.0], requires_grad=True)
@@ -31,15 +32,7 @@ class Params:
 
 
 @dataclass(frozen=True)
-class Warned:
-    """A warning that the program caused."""
-
-    text: str
-    line: int | None
-
-
-@dataclass(frozen=True)
-class Result:
+class Result(Said):
     """The graph of the tensor called ``loss``, else of the last differentiable result."""
 
     root: str
@@ -61,10 +54,6 @@ class Result:
     """Bytes of the distinct storages that saved tensors keep alive, each once and whole, leaves included, before backward frees them."""
     kept_bytes_after: int
     """The same at the end of the program."""
-    printed: str
-    echo: str
-    """``repr`` of the last line when that is an expression."""
-    warned: tuple[Warned, ...]
     variables: dict[str, Plain]
     """Final values of the program's own variables."""
     tensors: tuple[Named, ...]

@@ -8,6 +8,7 @@ from typing import Any
 
 from lab.contract import Fault, Knob, Limits, ParamsError, check, knob
 from lab.instruments.gradients.first_nonfinite import FirstNonfinite
+from lab.records.program import Said
 from lab.workloads.networks import ACTIVATIONS, TOKENS
 
 MOST_PARAMETERS = 30_000_000
@@ -261,7 +262,7 @@ class Headline:
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Said):
     """The first step in detail, every step in short."""
 
     headline: Headline
@@ -289,6 +290,4 @@ class Result:
     """What watching one step costs, against a step without it."""
     settings: dict[str, str]
     """The knobs that findings speak of."""
-    printed: str
-    warned: tuple[str, ...]
     fault: Fault | None

@@ -8,6 +8,7 @@ from typing import Any
 
 from lab.contract import Fault, Knob, Limits, ParamsError, check, knob
 from lab.records.memory import CapHit, Lives, Peak, SavedTensor, Storages, Timeline
+from lab.records.program import Said
 from lab.workloads.models import HEAD_WIDTH
 
 GIB = 1 << 30
@@ -234,15 +235,7 @@ class Allocator:
 
 
 @dataclass(frozen=True)
-class Warned:
-    """A warning that the program caused."""
-
-    text: str
-    line: int | None
-
-
-@dataclass(frozen=True)
-class Result:
+class Result(Said):
     """What was alive at every operation."""
 
     timeline: Timeline
@@ -291,7 +284,5 @@ class Result:
     oom: CapHit | None
     allocator: Allocator | None
     allocator_reason: str
-    printed: str
-    warned: tuple[Warned, ...]
     device: str
     fault: Fault | None

@@ -23,7 +23,15 @@ from lab.contract import Fault, Report
 from lab.experiments.op_profile.reading import result_of
 from lab.experiments.op_profile.schema import Iteration, Params, Result
 from lab.experiments.op_profile.steps import ROOT, Measured, clocked_step, profiled_step
-from lab.experiments.op_profile.subject import FILES, Subject, compile_fault, fault_of_error, is_missing_kernel, subject
+from lab.experiments.op_profile.subject import (
+    FILES,
+    NoStep,
+    Subject,
+    compile_fault,
+    fault_of_error,
+    is_missing_kernel,
+    subject,
+)
 from lab.experiments.op_profile.traps import spring
 from lab.instruments.profiling.ceilings import best_of, measure_ceilings
 from lab.instruments.profiling.places import CallMarks
@@ -50,14 +58,14 @@ def run(params: Params, report: Report) -> Result:
     trap = spring(params.trap, params.device)
     with program.torch_defaults(params.seed, params.device if params.model == "own" else "cpu"):
         found = subject(params)
-        if isinstance(found, Fault):
-            return result_of(params, Measured(fault=found), (), trap)
+        if isinstance(found, NoStep):
+            return result_of(params, Measured(fault=found.fault), (), trap, found.said)
         try:
             measured = _measure(params, found, report)
         finally:
             found.step.close()
     report(0.95, "reading the profile")
-    return result_of(params, measured, found.notes, trap)
+    return result_of(params, measured, found.notes, trap, found.said)
 
 
 def _measure(params: Params, found: Subject, report: Report) -> Measured:

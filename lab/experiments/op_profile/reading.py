@@ -12,9 +12,12 @@ from lab.experiments.op_profile.verdict import verdict
 from lab.instruments.profiling.places import NOWHERE, Place, same_operations
 from lab.instruments.profiling.step_clock import spread
 from lab.instruments.profiling.tables import Calls, group, merge_calls
+from lab.records.program import SILENT, Said
 
 
-def result_of(params: Params, measured: Measured, notes: Sequence[str], trap: Trap | None) -> Result:
+def result_of(
+    params: Params, measured: Measured, notes: Sequence[str], trap: Trap | None, said: Said = SILENT
+) -> Result:
     """Tables, verdict and timeline of the profiled steps."""
     on_device = params.device != "cpu"
     trees = measured.trees
@@ -44,6 +47,7 @@ def result_of(params: Params, measured: Measured, notes: Sequence[str], trap: Tr
         notes=tuple(notes),
         device=params.device,
         fault=measured.fault,
+        **said.fields(),
     )
 
 

@@ -9,6 +9,7 @@ from lab.contract import Fault, Limits, ParamsError, check, knob
 from lab.instruments.profiling.ceilings import Ceilings
 from lab.instruments.profiling.step_clock import Spread
 from lab.instruments.profiling.tables import Operators
+from lab.records.program import Said
 from lab.workloads.models import HEAD_WIDTH
 
 TRAPS = (
@@ -234,7 +235,7 @@ class Trap:
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Said):
     """Where the step spends its time."""
 
     step: Step | None

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from lab.contract import Fault, Report, knobs
+from lab.contract import Fault, Report
 from lab.experiments.train_eval.faults import batchnorm_fault, program_fault
 from lab.experiments.train_eval.schema import Params, Result, Scan
 from lab.experiments.train_eval.studies.batchnorm_freezing import read_recomputed, read_treatments
@@ -144,23 +144,20 @@ def _mean_loss(model: torch.nn.Module, loss: Callable[[], torch.Tensor], mode: b
 
 
 def _own(params: Params, report: Report) -> Result:
-    limits = knobs(Params)["code"].program
-    assert limits is not None
     nothing = replace(_empty(params, scan=Scan("own", None, "", None, None, None)), module="", shape=())
     if not params.code.strip():
         missing = "Write a program that defines model and batch, then press Run."
         return replace(
             nothing, fault=Fault("Refused", missing, repair="model = nn.Sequential(...); batch = torch.randn(...)")
         )
-    names = program.namespace()
     with program.torch_defaults(params.seed, params.device):
-        ran = program.run_program(params.code, names, wall_s=0.5 * limits.wall_s, printed_bytes=limits.printed_bytes)
-        nothing = replace(nothing, printed=ran.printed)
+        ran = program.run_typed(params, share=0.5)
+        nothing = replace(nothing, **ran.said.fields())
         if ran.ended:
             return replace(nothing, fault=program_fault(ran.ended.type, ran.ended.message, ran.ended.line))
         report(0.4, "scanning the model")
         try:
-            own = own_model(names)
+            own = own_model(ran.namespace)
             modes = scan_modes(
                 own.model,
                 lambda: first_tensor(own.model(*own.inputs)),

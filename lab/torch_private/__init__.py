@@ -73,7 +73,7 @@ def leaf_of(node: Node) -> torch.Tensor:
     return node.variable  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def memory(node: Node) -> dict[str, Any]:
+def node_metadata(node: Node) -> dict[str, Any]:
     """A dict that lives and dies with the node, for whoever wants to remember something about it."""
     return node.metadata  # pyright: ignore[reportReturnType]
 
@@ -250,10 +250,10 @@ def _versions_count_writes() -> None:
 
 def _metadata_stays_with_the_node() -> None:
     y, node = _sample()
-    memory(node)["lab"] = 7
+    node_metadata(node)["lab"] = 7
     del node
     assert y.grad_fn is not None
-    assert memory(y.grad_fn)["lab"] == 7
+    assert node_metadata(y.grad_fn)["lab"] == 7
     assert tuple(output_metadata(y.grad_fn)[0].shape) == (2,)
 
 

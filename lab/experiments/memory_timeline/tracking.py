@@ -21,7 +21,7 @@ from lab.instruments.memory.timeline import Reading, owners, read
 from lab.instruments.memory.tracker import MemoryTrack
 from lab.program import run as program
 from lab.records.memory import CapHit, SavedTensor
-from lab.records.program import Said, Warned
+from lab.records.program import SILENT, Said, Warned
 from lab.torch_private import FakeMode
 from lab.workloads.training_step import Watch
 
@@ -129,7 +129,7 @@ def track(params: Params, *, fake: bool, addresses: bool = False) -> Tracked:
         if fault:
             opened.step_done()
         parameters = list(opened.subject.training.task.model.parameters())
-    said = opened.subject.ran.said if opened.subject.ran else Said()
+    said = opened.subject.ran.said if opened.subject.ran else SILENT
     return Tracked(
         opened.book,
         read(opened.book, params.device),

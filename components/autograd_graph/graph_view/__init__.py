@@ -9,6 +9,7 @@ from streamlit.components import v2 as components_v2
 
 from components.autograd_graph.graph_view.scene import Tree, default_pass, description, figure_id, folder, scene
 from components.kit import stepper
+from components.kit.modules import script
 from components.kit.palette import css_variables
 from lab.records.graph import GraphResult
 
@@ -25,7 +26,6 @@ KEYS: dict[str, str] = {
 """Keys of the picture, while it has the focus (in presenter mode: always)."""
 
 _HERE = Path(__file__).parent
-_SCRIPTS = ("draw", "view", "picture", "listing", "details", "heading", "download", "figure")
 
 
 def _read(name: str) -> str:
@@ -44,7 +44,7 @@ _component = components_v2.component(
             _read("picture.css"),
         ]
     ),
-    js="\n".join([stepper.JS, *(_read(f"{name}.js") for name in _SCRIPTS)]),
+    js=script(_HERE / "figure.js"),
 )
 
 

@@ -168,6 +168,7 @@ def run_row(setting: Setting, tracked: Tracked, chosen: bool, predicted: bool, s
     return Run(
         setting.name,
         setting.knobs,
+        setting.square_root,
         chosen,
         predicted,
         None if failed else highest.bytes,

@@ -137,9 +137,11 @@ class Run:
     """One setting beside the others."""
 
     setting: str
-    """Its name in words."""
+    """Its caption: for the eye only."""
     knobs: dict[str, Any]
-    """The values that make it."""
+    """The values that make it, and by which it is found."""
+    square_root: bool
+    """Its segments have √n of the n blocks."""
     chosen: bool
     """It is what the controls say."""
     predicted: bool

@@ -133,6 +133,22 @@ def test_a_lesson_is_answered_by_one_of_its_choices(lesson):
     assert memory_timeline.explain(result)
 
 
+@pytest.mark.parametrize("lesson", memory_timeline.lessons[:-1], ids=lambda lesson: lesson.title)
+def test_captions_may_be_renamed(lesson):
+    result = measured(lesson.params)
+    runs = tuple(dataclasses.replace(run, setting=f"caption {number}") for number, run in enumerate(result.runs))
+    renamed = dataclasses.replace(result, runs=runs)
+    assert lesson.answer(renamed) == lesson.answer(result)
+    kinds = [
+        [
+            (found.level, found.repair, found.change, list(found.evidence.values()))
+            for found in memory_timeline.explain(r)
+        ]
+        for r in (result, renamed)
+    ]
+    assert kinds[0] == kinds[1]
+
+
 def test_the_scripts_of_the_lessons_print_the_evidence(tmp_path: Path):
     """In one process without the lab on its path; a mode that a script enters ends with it."""
     for number, lesson in enumerate(memory_timeline.lessons[:-1]):

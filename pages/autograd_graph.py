@@ -25,7 +25,9 @@ with experiment_page(
     blind="Not seen: work inside C++ that records no node, and operations under no_grad.",
 ) as page:
     for side in page.sides():
-        graph_view(side.result, program=side.params.code, key=f"{side.key}-graph", height=640, presenter=page.presenting)
+        graph_view(
+            side.result, program=side.params.code, key=f"{side.key}-graph", height=640, presenter=page.presenting
+        )
     if page.side:
         said = page.side.wire
         with page.aside:

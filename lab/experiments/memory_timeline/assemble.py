@@ -6,25 +6,28 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from lab.experiments.memory_timeline.schema import (
-    Allocator,
-    Change,
-    Curve,
-    Fit,
-    OpDtype,
-    Params,
-    PhasePeak,
-    Prediction,
-    Result,
-    Run,
-    Seconds,
-    Warned,
-)
+from lab.experiments.memory_timeline.schema import Params, Result
 from lab.experiments.memory_timeline.settings import Setting
 from lab.experiments.memory_timeline.subject import SubjectError
 from lab.experiments.memory_timeline.tracking import Tracked
 from lab.instruments.memory.timeline import lives, peak, thinned, timeline, unseen_rows
-from lab.records.memory import CATEGORIES, Lives, Peak, Storages, Timeline
+from lab.records.memory import (
+    CATEGORIES,
+    Allocator,
+    Change,
+    Curve,
+    Fit,
+    Lives,
+    OpDtype,
+    Peak,
+    PhasePeak,
+    Prediction,
+    Run,
+    Seconds,
+    Storages,
+    Timeline,
+    Warned,
+)
 
 _CURVE_POINTS = 400
 

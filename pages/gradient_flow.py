@@ -27,6 +27,6 @@ with experiment_page(
             figures.draw(picked, side.wire, side.key, results, presenter=page.presenting)
     if page.side:
         with page.aside:
-            program_output(page.side.wire)
+            program_output(page.side.result)
         with page.details:
             draw_tables(page.side.wire, page.side.key)

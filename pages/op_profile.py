@@ -30,6 +30,6 @@ with experiment_page(
         with page.details:
             difference(page)
         with page.aside:
-            program_output(page.side.wire)
+            program_output(page.side.result)
             if page.side.result.compile_s:
                 st.caption(f"First step with compilation: {page.side.result.compile_s:.1f} s.")

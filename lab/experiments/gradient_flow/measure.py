@@ -12,6 +12,7 @@ from lab.experiments.gradient_flow.schema import NO_STATE, Clipping, Headline, L
 from lab.experiments.gradient_flow.subject import Subject, family_subject, own_subject
 from lab.experiments.gradient_flow.training import Training
 from lab.program import run as program
+from lab.torch_private import require
 
 FAULTS = (Exception, SystemExit, KeyboardInterrupt)
 """What a visitor's model may raise and is told; the other BaseExceptions end the run."""
@@ -20,6 +21,7 @@ _MATRIX_KINDS_ONLY = ("Norm", "Embedding")
 
 def run(params: Params, report: Report) -> Result:
     """Train for ``params.steps`` steps. Faults of a visitor's model do not raise: they are in ``fault``."""
+    require("function transforms", "mode stacks")
     report(0.0, "building the network")
     with program.torch_defaults(params.seed, params.device):
         if params.family != "own":

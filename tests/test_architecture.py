@@ -26,7 +26,7 @@ FLOORS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("lab/contract.py", (), ("torch", *DRAWING)),
     ("lab/wire.py", (), ("torch", *DRAWING)),
     ("lab/quantities.py", (), ("torch", *DRAWING)),
-    ("lab/records/", ("lab.records",), ("torch", *DRAWING)),
+    ("lab/records/", ("lab.records", "lab.contract"), ("torch", *DRAWING)),
     ("lab/torch_private/", ("lab.contract", "lab.torch_private"), DRAWING),
     ("lab/instruments/", ("lab.records", "lab.torch_private", "lab.instruments"), DRAWING),
     (

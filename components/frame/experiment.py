@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -29,16 +29,23 @@ from components.frame.running import Outcome, measure, run_button, status
 from components.frame.share_link import lesson_of
 from components.frame.style import dim, page_style
 from components.frame.take_away import device_name, footer, interview_desk, show_the_code, the_idea
-from lab.contract import Fault, Lesson
+from lab.contract import Fault, Lesson, Report
 from lab.execution.executor import Job
 from lab.wire import encode
 
-Headline = Callable[[Any], Mapping[str, float]]
-"""Result -> the numbers by which two runs are compared, units in their names."""
+R = TypeVar("R")
+"""The Result of an experiment."""
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Experiment(Protocol[R_co]):
+    """The module of an experiment, for what its page draws: the type of its results."""
+
+    def run(self, params: Any, report: Report, /) -> R_co: ...
 
 
 @dataclass(frozen=True)
-class Side:
+class Side(Generic[R]):
     """One result to draw."""
 
     job: Job
@@ -46,7 +53,7 @@ class Side:
     """Prefix for the keys of what is drawn."""
 
     @property
-    def result(self) -> Any:
+    def result(self) -> R:
         return self.job.result
 
     @property
@@ -60,24 +67,25 @@ class Side:
 
 
 @dataclass(frozen=True)
-class ExperimentPage:
+class ExperimentPage(Generic[R]):
     """What a page script sees of its frame."""
 
     state: PageState
-    side: Side | None
+    side: Side[R] | None
     """What the controls stand for. None while there is no result or a prediction covers it."""
-    pinned: Side | None
+    pinned: Side[R] | None
     aside: DeltaGenerator
     """Below the controls, for what belongs to the run rather than to the figure: printed output."""
     details: DeltaGenerator
     """Below the figure, for the tables behind it. Not in presenter mode."""
-    headline: Headline
+    headline: Callable[[R], Mapping[str, float]]
+    """The numbers by which two runs are compared, units in their names."""
 
     @property
     def presenting(self) -> bool:
         return presenting()
 
-    def sides(self) -> Iterator[Side]:
+    def sides(self) -> Iterator[Side[R]]:
         """What to draw: nothing, one result, or the pinned one and the present one side by side."""
         if self.side is None:
             return
@@ -93,7 +101,7 @@ class ExperimentPage:
 
 @contextmanager
 def experiment_page(
-    experiment: ModuleType,
+    experiment: Experiment[R],
     *,
     prefix: str,
     question: str,
@@ -101,19 +109,19 @@ def experiment_page(
     live: bool = True,
     in_sight: Sequence[str] = (),
     offered: Offered = everything,
-    headline: Headline = lambda result: {},
+    headline: Callable[[R], Mapping[str, float]] = lambda result: {},
     keys: Mapping[str, str] | None = None,
     dtype: str = "",
     cost: str = "",
     blind: str = "",
-) -> Iterator[ExperimentPage]:
+) -> Iterator[ExperimentPage[R]]:
     """Draw the page around the figure; the block under ``with`` draws the figure and its details.
 
     ``about``: one sentence, ``{device}`` stands for the device's name. ``live``: follow the controls without Run, for
     experiments under a second. ``offered``: which knobs matter beside the others. ``keys``: what the figure listens
     for, for the help. ``cost``, ``blind``: sentences for the footer, what the instrument costs and what it cannot see.
     """
-    state = PageState(experiment, prefix, offered)
+    state = PageState(cast(ModuleType, experiment), prefix, offered)
     state.read()
     page_style()
     bar = _head(question)

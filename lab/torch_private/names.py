@@ -89,7 +89,7 @@ def leaf_of(node: Node) -> torch.Tensor:
     return node.variable  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def memory(node: Node) -> dict[str, Any]:
+def node_metadata(node: Node) -> dict[str, Any]:
     """A dict that lives and dies with the node, for whoever wants to remember something about it."""
     return node.metadata  # pyright: ignore[reportReturnType]
 

@@ -78,10 +78,10 @@ def _versions() -> None:
 
 def _node_records() -> None:
     y, node = _sample()
-    private.memory(node)["lab"] = 7
+    private.node_metadata(node)["lab"] = 7
     del node
     assert y.grad_fn is not None
-    assert private.memory(y.grad_fn).get("lab") == 7, "a node forgot what was noted on it"
+    assert private.node_metadata(y.grad_fn).get("lab") == 7, "a node forgot what was noted on it"
     assert tuple(private.output_metadata(y.grad_fn)[0].shape) == (2,), "the shape of sigmoid's result is not known"
     leaf, _ = y.grad_fn.next_functions[0]
     assert leaf is not None

@@ -10,6 +10,7 @@ from streamlit.components import v2 as components_v2
 
 from components.autograd_graph.graph_view.scene import default_pass, description, figure_id, folder, scene
 from components.kit import stepper
+from components.kit.modules import script
 from components.kit.palette import css_variables
 from lab.wire import collector_off
 
@@ -26,7 +27,6 @@ KEYS: dict[str, str] = {
 """Keys of the picture, while it has the focus (in presenter mode: always)."""
 
 _HERE = Path(__file__).parent
-_SCRIPTS = ("draw", "view", "picture", "listing", "details", "heading", "download", "figure")
 
 
 def _read(name: str) -> str:
@@ -45,7 +45,7 @@ _component = components_v2.component(
             _read("picture.css"),
         ]
     ),
-    js="\n".join([stepper.JS, *(_read(f"{name}.js") for name in _SCRIPTS)]),
+    js=script(_HERE / "figure.js"),
 )
 
 

@@ -16,9 +16,9 @@ from dataclasses import replace
 import torch
 
 from lab.contract import NotAvailableError, Report
-from lab.experiments.memory_timeline import reading as rd
+from lab.experiments.memory_timeline import assemble
 from lab.experiments.memory_timeline.clock import step_seconds
-from lab.experiments.memory_timeline.schema import Allocator, Change, Params, Prediction, Result, Run, Seconds
+from lab.experiments.memory_timeline.schema import Params, Result
 from lab.experiments.memory_timeline.settings import changes, compared
 from lab.experiments.memory_timeline.subject import SubjectError
 from lab.experiments.memory_timeline.tracking import (
@@ -30,6 +30,7 @@ from lab.experiments.memory_timeline.tracking import (
 )
 from lab.instruments.memory import allocator as memory_allocator
 from lab.instruments.memory.self_check import prediction_missing, require_working
+from lab.records.memory import Allocator, Change, Prediction, Run, Seconds
 from lab.torch_private import missing, require
 
 NEEDED = (
@@ -55,7 +56,7 @@ def run(params: Params, report: Report) -> Result:
         try:
             return _Measurement(params, report).result()
         except SubjectError as error:
-            return rd.nothing(params, error)
+            return assemble.nothing(params, error)
 
 
 class _Measurement:
@@ -90,12 +91,12 @@ class _Measurement:
             cap = params.cap_bytes or int(0.9 * chosen.peak_bytes)
             oom = run_out_of_memory(params, cap, fake=self.predicted)
         report(0.98, "reading")
-        return rd.result(
+        return assemble.result(
             params,
             chosen,
             predicted=self.predicted,
             predicted_reason=self.predicted_reason,
-            prediction=rd.prediction(prediction, None if self.predicted else chosen) if prediction else None,
+            prediction=assemble.prediction(prediction, None if self.predicted else chosen) if prediction else None,
             prediction_reason=reason,
             runs=runs,
             changes=tried,
@@ -163,7 +164,7 @@ class _Measurement:
             self.report(0.5, "single steps of all settings, in turns")
             self._clock([params for params in settings.values() if not self.kept[params].fault])
         return tuple(
-            rd.run_row(setting, self.kept[params], params == self.params, self.predicted, self.times.get(params))
+            assemble.run_row(setting, self.kept[params], params == self.params, self.predicted, self.times.get(params))
             for setting, params in settings.items()
         )
 
@@ -190,7 +191,7 @@ class _Measurement:
             self.report(0.65 + 0.25 * number / len(settings), f"what if: {setting.name}")
             tracked = self._tracked(setting.of(self.params), fake)
             if tracked and not tracked.fault:
-                found.append(rd.change(setting, tracked, chosen, self.params.card_bytes, measured=not fake))
+                found.append(assemble.change(setting, tracked, chosen, self.params.card_bytes, measured=not fake))
         return tuple(sorted(found, key=lambda change: -change.saving_bytes))
 
     def _allocator_starts(self) -> bool:
@@ -222,4 +223,4 @@ def too_large(params: Params, prediction: Tracked) -> str:
 def prediction_of(params: Params) -> Prediction:
     """The prediction alone, for whoever wants to know how long it takes."""
     with steady_collector():
-        return rd.prediction(track(replace(params, predict=True), fake=True), None)
+        return assemble.prediction(track(replace(params, predict=True), fake=True), None)

@@ -108,23 +108,23 @@ class GraphBook:
 
     def born(self, node: TorchNode, birth: Callable[[Seen], None]) -> bool:
         """Remember ``node`` and the unknown nodes behind it, calling ``birth`` on each. False when it was known."""
-        if KEY in torch_private.memory(node):
+        if KEY in torch_private.node_metadata(node):
             return False
         todo = [node]
         while todo:
             node = todo.pop()
-            if KEY not in torch_private.memory(node) and not torch_private.is_leaf_node(node):
+            if KEY not in torch_private.node_metadata(node) and not torch_private.is_leaf_node(node):
                 birth(self.see(node))
                 todo.extend(parent for parent, _ in node.next_functions if parent is not None)
         return True
 
     def see(self, node: TorchNode) -> Seen:
         """The record of ``node``, made now if there is none."""
-        memory = torch_private.memory(node)
-        if KEY not in memory:
+        metadata = torch_private.node_metadata(node)
+        if KEY not in metadata:
             is_leaf = torch_private.is_leaf_node(node)
-            memory[KEY] = self.leaf(torch_private.leaf_of(node)) if is_leaf else self._function(node)
-        return memory[KEY]
+            metadata[KEY] = self.leaf(torch_private.leaf_of(node)) if is_leaf else self._function(node)
+        return metadata[KEY]
 
     def leaf(self, tensor: torch.Tensor) -> Seen:
         """The record of a leaf tensor."""

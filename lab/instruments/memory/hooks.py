@@ -9,7 +9,7 @@ import torch
 from torch.autograd.graph import Node, saved_tensors_hooks
 
 from lab.instruments.memory.ledger import Event, Ledger, storages_of
-from lab.torch_private import in_backward, memory, version
+from lab.torch_private import in_backward, node_metadata, version
 
 if TYPE_CHECKING:
     from lab.instruments.memory.tracker import MemoryTrack
@@ -134,7 +134,7 @@ def label_nodes(nodes: list[Node], path: str) -> None:
     """Note the module on every node that no inner module has labelled yet."""
     while nodes:
         node = nodes.pop()
-        about = memory(node)
+        about = node_metadata(node)
         if "module" not in about:
             about["module"] = path
             nodes.extend(parent for parent, _ in node.next_functions if parent is not None)

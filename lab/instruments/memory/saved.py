@@ -9,7 +9,7 @@ from lab.instruments.memory.hooks import Held, label_nodes
 from lab.instruments.memory.ledger import Ledger
 from lab.instruments.memory.tracker import OUTSIDE, MemoryTrack
 from lab.records.memory import SavedTensor
-from lab.torch_private import is_recomputed, memory, peek, saved_slots
+from lab.torch_private import is_recomputed, node_metadata, peek, saved_slots
 
 
 def saved_tensors(loss: torch.Tensor, track: MemoryTrack) -> list[SavedTensor]:
@@ -30,7 +30,7 @@ def saved_tensors(loss: torch.Tensor, track: MemoryTrack) -> list[SavedTensor]:
 
 
 def _row(node: Node, slot: str, held: object, ledger: Ledger) -> SavedTensor | None:
-    module = memory(node).get("module", OUTSIDE)
+    module = node_metadata(node).get("module", OUTSIDE)
     if is_recomputed(held):
         return SavedTensor(node.name(), slot, module, None, None, None, None, None, "recomputed", kept=False)
     if not isinstance(held, Held) or not held.numbers:  # saved before the track began, or without bytes

@@ -18,7 +18,7 @@ from lab.torch_private import (
     TorchDispatchMode,
     can_decompose,
     in_backward,
-    memory,
+    node_metadata,
     operator,
     running_node,
 )
@@ -163,7 +163,7 @@ class MemoryTrack(TorchDispatchMode):
             return "recompute", module
         self._recomputing = False
         node = running_node()
-        return "backward", memory(node).get("module", OUTSIDE) if node else OUTSIDE
+        return "backward", node_metadata(node).get("module", OUTSIDE) if node else OUTSIDE
 
     def _line(self) -> int | None:
         """Line of the visitor's program that runs now, the innermost one."""

@@ -119,7 +119,7 @@ def test_the_verdict_needs_every_probe_refused_and_exec_killed() -> None:
 
 CONFINED_FOR_GPU = """
 import json
-from lab.execution import confine, self_check
+from lab.execution.sealed import confine, self_check
 confine.confine(memory_bytes=1 << 30, cpu_s=5, gpu=True)
 self_check.probe(lambda name, reached: print(json.dumps([name, reached]), flush=True))
 """

@@ -64,7 +64,7 @@ OURS, THEIRS = "lab.torch_private.", "torch._C."
 BREAKS: dict[str, tuple[str, Any, set[str]]] = {
     "saved tensors": (OURS + "saved_slots", lambda node: iter(()), {GRAPH, MEMORY}),
     "versions": ("torch.Tensor._version", property(lambda tensor: 0), {GRAPH, MEMORY}),
-    "node records": (OURS + "memory", lambda node: {}, {GRAPH, MEMORY}),
+    "node records": (OURS + "node_metadata", lambda node: {}, {GRAPH, MEMORY}),
     "checkpoint markers": ("torch.utils.checkpoint._Holder", type("Renamed", (), {}), {GRAPH, MEMORY}),
     "storages": (OURS + "storage_key", lambda tensor: 7, {GRAPH, MEMORY}),
     "custom functions": (OURS + "CustomFunctions.__enter__", lambda self: None, {GRAPH}),

@@ -157,7 +157,7 @@ def test_a_fault_of_an_instrument_never_looks_like_one_of_the_program(
         raise ValueError("a fault of the instrument")
 
     names = program.namespace()
-    monkeypatch.setattr(f"lab.instruments.{place}", fail)
+    monkeypatch.setattr(f"lab.instruments.graph.{place}", fail)
     trace = program_trace.ProgramTrace(program.FILE, names)
     with trace:
         ran = program.run_program(PROGRAMS["a value used twice"], names, wall_s=4.0, printed_bytes=1000)

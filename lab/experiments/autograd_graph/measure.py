@@ -18,10 +18,17 @@ from lab.instruments.graph.program_trace import ProgramTrace
 from lab.instruments.graph.to_records import Numbering, cut_records, named_records, pass_records
 from lab.program import run as program
 from lab.records.graph import Node
+from lab.torch_private import require
+
+NEEDED = (
+    *("saved tensors", "versions", "node records", "checkpoint markers", "storages", "custom functions", "data reads"),
+    *("quiet subclasses", "function transforms", "mode stacks", "engine runs"),
+)
 
 
 def run(params: Params, report: Report) -> Result:
     """Run the program once and return what autograd recorded. Faults of the program do not raise: they are in ``fault``."""
+    require(*NEEDED)
     report(0.0, "running the program")
     names = program.namespace()
     with program.torch_defaults(params.seed, params.device):

@@ -14,6 +14,7 @@ from lab.experiments.gradient_flow.training import Training
 from lab.program import run as program
 from lab.records.gradients import Clipping, Headline, Layer, Prediction
 from lab.records.program import SILENT, Said
+from lab.torch_private import require
 
 FAULTS = (Exception, SystemExit, KeyboardInterrupt)
 """What a visitor's model may raise and is told; the other BaseExceptions end the run."""
@@ -22,6 +23,7 @@ _MATRIX_KINDS_ONLY = ("Norm", "Embedding")
 
 def run(params: Params, report: Report) -> Result:
     """Train for ``params.steps`` steps. Faults of a visitor's model do not raise: they are in ``fault``."""
+    require("function transforms", "mode stacks")
     report(0.0, "building the network")
     with program.torch_defaults(params.seed, params.device):
         if params.family != "own":

@@ -24,6 +24,7 @@ from lab.experiments.train_eval.studies.switches import read_switches
 from lab.instruments.modes.scan import scan_modes
 from lab.program import run as program
 from lab.program.own_model import OwnModelError, first_tensor, own_model
+from lab.torch_private import require
 from lab.workloads.mode_models import convnet, small_net, transformer
 from lab.workloads.norm_batches import batch_of
 
@@ -34,6 +35,7 @@ CHOSEN = ("shift", "scale", "treatment", "mode", "gradients", "batch", "p", "sam
 
 def run(params: Params, report: Report) -> Result:
     """Measure what the view and the study ask for. A fault of the visitor's model, or of a batch that torch refuses, is data."""
+    require("function transforms", "mode stacks")
     params = params.settled()
     chosen = {name: getattr(params, name) for name in CHOSEN}
     report(0.0, f"running the {params.view} view")

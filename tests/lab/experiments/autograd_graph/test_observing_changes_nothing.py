@@ -165,7 +165,7 @@ def test_a_fault_of_an_instrument_never_looks_like_one_of_the_program(
     with trace:
         ran = program.run_program(PROGRAMS["a value used twice"], names, wall_s=4.0, printed_bytes=1000)
     assert ran.ended is None
-    assert ran.printed.startswith("tensor([")
+    assert ran.said.printed.startswith("tensor([")
     assert str(trace.broken) == "a fault of the instrument"
     with pytest.raises(RuntimeError, match="could not be recorded"):
         autograd_graph.run(autograd_graph.Params(), silent)

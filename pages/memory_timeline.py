@@ -24,6 +24,6 @@ with experiment_page(
         figures.draw_view(view, side.result, side.key, page.presenting)
     if page.side:
         with page.aside:
-            program_output(page.side.result.printed, "", [vars(warning) for warning in page.side.result.warned])
+            program_output(page.side.result)
         with page.details:
             figures.draw_details(page.side.result, page.side.key)

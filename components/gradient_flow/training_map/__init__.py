@@ -10,7 +10,7 @@ NOTE How colours are chosen.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from streamlit.components import v2 as components_v2
 from components.kit import stepper
 from components.kit.modules import script
 from components.kit.palette import HEALTH
+from lab.records.gradients import GradientResult
+from lab.wire import encode
 
 QUANTITIES = {
     "norm of the weight gradient": "weight_grad_norm",
@@ -46,37 +48,39 @@ _component = components_v2.component(
 )
 
 
-def training_map(result: Mapping[str, Any], *, key: str, height: int = 470, presenter: bool = False) -> None:
-    """Draw the steps of a gradient flow ``result`` in wire form. ``height`` in pixels, of everything."""
+def training_map(result: GradientResult, *, key: str, height: int = 470, presenter: bool = False) -> None:
+    """Draw the training steps of ``result``. ``height`` in pixels, of everything."""
     scene = training_scene(result)
     data = scene | {"height": height, "presenter": presenter}
     _component(key=key, data=data, height="content" if presenter else height)
 
 
-def training_scene(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What the browser draws: for each quantity the values of every layer at every step, reference and decades."""
-    layers, steps = result["layers"], result["steps"]
-    inner = [i for i, layer in enumerate(layers) if layer["inner"]]
+def training_scene(result: GradientResult) -> dict[str, Any]:
+    """What the browser draws, in wire form: for each quantity the values of every layer at every step, reference and decades."""
+    layers, steps = result.layers, result.steps
+    inner = [i for i, layer in enumerate(layers) if layer.inner]
     quantities = []
     for name, key in QUANTITIES.items():
-        rows = [[step[key][i] if i < len(step[key]) else None for step in steps] for i in range(len(layers))]
+        columns = [getattr(step, key) for step in steps]
+        rows = [[values[i] if i < len(values) else None for values in columns] for i in range(len(layers))]
         reference = _USUAL_UPDATE if key == "update_ratio" else _reference(rows, inner)
         green = (
             "usual for training"
             if key == "update_ratio"
-            else f"{layers[inner[-1]]['name']} at step 1"
+            else f"{layers[inner[-1]].name} at step 1"
             if inner
             else "step 1"
         )
         quantities.append(
             {"name": name, "rows": rows, "reference": reference, "green": green, "decades": _decades(rows, reference)}
         )
-    return {
-        "layers": [layer["name"] for layer in layers],
-        "loss": [*result["loss"]],
+    drawn = {
+        "layers": [layer.name for layer in layers],
+        "loss": result.loss,
         "quantities": quantities,
         "description": f"Heat map of {len(layers)} layers over {len(steps)} training steps, with the loss curve.",
     }
+    return encode(drawn)
 
 
 def _reference(rows: Sequence[Sequence[Any]], inner: Sequence[int]) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,8 @@ from streamlit.components import v2 as components_v2
 from components.kit import zoom
 from components.kit.modules import script
 from components.kit.palette import STEP, Theme
+from lab.records.profiling import Timeline
+from lab.wire import encode
 
 KEYS: dict[str, str] = {
     "W S": "timeline: zoom in and out; so do the wheel and a drag over the ruler",
@@ -39,6 +40,11 @@ _component = components_v2.component(
 )
 
 
-def trace_timeline(timeline: Mapping[str, Any], *, key: str, height: int = 460) -> None:
-    """Draw a ``Timeline`` in wire form. ``height`` in pixels of the lanes."""
-    _component(key=key, data={**timeline, "parts": PARTS, "height": height}, height="content")
+def trace_timeline(timeline: Timeline, *, key: str, height: int = 460) -> None:
+    """Draw ``timeline``. ``height`` in pixels of the lanes."""
+    _component(key=key, data=scene(timeline) | {"height": height}, height="content")
+
+
+def scene(timeline: Timeline) -> dict[str, Any]:
+    """What the browser draws, in wire form."""
+    return encode(timeline) | {"parts": PARTS}

@@ -8,6 +8,7 @@ from lab.contract import Fault
 from lab.records.modes_batchnorm import BatchRow, Reach, Recomputed, ServingRow, SizeRow, Treatment
 from lab.records.modes_dropout import DropoutReading, Listener, McReading
 from lab.records.modes_models import ForgottenEval, ModelScan, SwitchRow
+from lab.records.program import Said
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class ModesResult:
+class ModesResult(Said):
     """One part a view; None where the view did not ask for it."""
 
     view: str
@@ -67,6 +68,4 @@ class ModesResult:
     scan: Scan | None = None
     device: str = "cpu"
     dtype: str = "float32"
-    printed: str = ""
-    """What the visitor's program printed."""
     fault: Fault | None = None

@@ -26,7 +26,6 @@ from lab.records.memory import (
     Seconds,
     Storages,
     Timeline,
-    Warned,
 )
 
 _CURVE_POINTS = 400
@@ -77,8 +76,7 @@ def result(
         else time_reason,
         fit=Fit(params.card_bytes, highest.bytes, highest.bytes <= params.card_bytes, params.device),
         allocator_reason=_allocator_reason(params, predicted),
-        printed=chosen.printed,
-        warned=tuple(Warned(text, line) for text, line in dict.fromkeys(chosen.warned)),
+        **chosen.said.fields(),
         device=params.device,
         fault=chosen.fault,
         **parts,
@@ -104,8 +102,7 @@ def nothing(params: Params, error: SubjectError) -> Result:
         start=none,
         end=none,
         fit=Fit(params.card_bytes, 0, True, params.device),
-        printed=error.ran.printed,
-        warned=tuple(Warned(text, line) for text, line in error.ran.warned),
+        **error.ran.said.fields(),
         device=params.device,
         fault=error.fault,
         predicted=params.predict,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from streamlit.components import v2 as components_v2
 
 from components.kit import zoom
 from components.kit.modules import script
 from components.kit.palette import STEP, Theme
+from components.op_profile.trace_timeline.scene import PARTS, scene
 from lab.records.profiling import Timeline
-from lab.wire import encode
 
 KEYS: dict[str, str] = {
     "W S": "timeline: zoom in and out; so do the wheel and a drag over the ruler",
@@ -23,7 +22,6 @@ KEYS: dict[str, str] = {
 """Keys of the timeline, while it has the focus."""
 
 _HERE = Path(__file__).parent
-PARTS = ("data loading", "copy to device", "forward", "backward", "optimizer", "synchronisation", "rest")
 
 
 def _hues(theme: Theme) -> str:
@@ -43,8 +41,3 @@ _component = components_v2.component(
 def trace_timeline(timeline: Timeline, *, key: str, height: int = 460) -> None:
     """Draw ``timeline``. ``height`` in pixels of the lanes."""
     _component(key=key, data=scene(timeline) | {"height": height}, height="content")
-
-
-def scene(timeline: Timeline) -> dict[str, Any]:
-    """What the browser draws, in wire form."""
-    return encode(timeline) | {"parts": PARTS}

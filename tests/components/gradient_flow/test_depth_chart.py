@@ -12,7 +12,7 @@ import pytest
 
 from components.gradient_flow.charts.clipping import layers_chart, norms_chart
 from components.gradient_flow.charts.depth import QUANTITIES, depth_chart, domain_of, field, shares_chart
-from components.gradient_flow.training_map import training_scene
+from components.gradient_flow.training_map.scene import training_scene
 from lab.contract import silent
 from lab.experiments.gradient_flow import Params, run
 from lab.records.gradients import GradientResult, Layer

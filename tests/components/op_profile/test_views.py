@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from components.op_profile.charts.step import BARE, ceiling_chart, ceiling_rows, parts_of, step_chart
-from components.op_profile.operator_table import folded
+from components.op_profile.operator_table.scene import folded
 from lab.records.profiling import CallTree, Ceilings, Iteration, Operators, Spread, StepParts
 
 PARTS = StepParts(

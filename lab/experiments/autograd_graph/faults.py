@@ -1,186 +1,151 @@
-"""From an error of torch or Python to what it means and what to change. Only what the message itself does not say."""
+"""Why a program ended early: read from the record of this run where that shows it, else from the table of all pages."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from lab.contract import Fault
-from lab.program.run import Ended
-from lab.records.graph import Node, Saved
-
-_KNOWN: list[tuple[str, str, str]] = [
-    # (pattern in "Type: message", explanation, repair)
-    (
-        r"modified by an inplace operation",
-        "A node kept this tensor for its backward formula, and the program has overwritten it since. torch compares version "
-        "counters, sees that the kept value is gone, and refuses to compute a wrong gradient.",
-        "Write into a copy (t = t.clone() before the write) or use the out-of-place form (t = t + 1 instead of t += 1).",
-    ),
-    (
-        r"backward through the graph a second time",
-        "The first backward freed the saved tensors of this graph, so a second one has nothing to compute with.",
-        "Add the losses and call backward once; or run the forward again; or keep the graph with retain_graph=True. "
-        "In a loop, detach what is carried over: h = h.detach().",
-    ),
-    (
-        r"does not require grad and does not have a grad_fn",
-        "The tensor has no graph: nothing that requires gradients leads to it by differentiable operations.",
-        "Set requires_grad=True on a leaf, and look for detach, no_grad, .item(), integer results or torch.tensor(t) on the way.",
-    ),
-    (
-        r"a view of a leaf Variable that requires grad is being used in an in-place",
-        "Indexing or reshaping gave a view of a leaf, and the write goes through it into the leaf, whose history must stay empty.",
-        "Edit parameters inside `with torch.no_grad():`.",
-    ),
-    (
-        r"a leaf Variable that requires grad is being used in an in-place",
-        "A leaf that requires gradients has no history; an in-place operation would give it one.",
-        "Edit it inside `with torch.no_grad():`, or compute a new tensor: w = w - lr * g.",
-    ),
-    (
-        r"more than one element of the written-to tensor refers to a single memory location",
-        "expand() repeats memory without copying it (stride 0), so one write would hit several elements. This has nothing to do with autograd.",
-        "Copy first: t = t.clone() or t.contiguous().",
-    ),
-    (
-        r"grad can be (implicitly )?(be )?(implicitly )?created only for (real )?scalar outputs",
-        "backward() without an argument starts from the gradient 1, which is defined for one real number only.",
-        "Reduce to a scalar first (.sum() or .mean()), or pass gradient=..., a tensor of the same shape.",
-    ),
-    (
-        r"Can't call numpy\(\) on Tensor that requires grad",
-        "NumPy would share the memory and could change values without autograd knowing.",
-        "Use t.detach().numpy(), or t.detach().cpu().numpy() from a device.",
-    ),
-    (
-        r"returned an incorrect number of gradients",
-        "backward of a custom Function returns one value for each argument of forward, in the same order.",
-        "Return None for the arguments that need no gradient.",
-    ),
-    (
-        r"BackwardHookFunction.* is a view and is being modified inplace",
-        "A full backward hook wraps the output of the module in a node whose result must not be overwritten.",
-        "Use inplace=False in the next layer, or hook the output tensor instead of the module.",
-    ),
-    (
-        r"appears to not have been used in the graph",
-        "There is no path from this input to the result in the graph. A derivative that was computed without create_graph, or inside a "
-        "Function marked once_differentiable, has none either.",
-        "Check that the result depends on the input; allow_unused=True gives None instead of this error.",
-    ),
-    (
-        r"marked with @once_differentiable",
-        "The backward of this custom Function was computed without a graph, so it has no derivative of its own.",
-        "Write backward with differentiable operations on saved tensors and remove once_differentiable.",
-    ),
-    (
-        r"mat1 and mat2 shapes cannot be multiplied|size of tensor a .* must match the size of tensor b|inconsistent tensor size",
-        "The shapes do not fit together.",
-        "Print the shapes on the line before. Inner sizes of a matrix product must be equal; other sizes must be equal or 1.",
-    ),
-    (
-        r"expected .* same dtype|must have the same dtype|expected scalar type",
-        "Two tensors have different dtypes and this operation does not convert.",
-        "Convert one of them: t.float(), or dtype= at its creation.",
-    ),
-    (
-        r"Only Tensors of floating point .*dtype can require gradients",
-        "A derivative needs a continuous value; integers have none.",
-        "Make the tensor floating point: torch.tensor([1.0, 2.0]).",
-    ),
-    (
-        r"^RecursionError",
-        "A function called itself too deeply. Tools that walk a graph recursively fail like this on long chains.",
-        "Walk with a loop and a list of what is left to do.",
-    ),
-    (
-        r"^ModuleNotFoundError: No module named 'torch\._",
-        "This part of torch is read from a file on first use, and a program here has no files. torch.compile needs files and a compiler.",
-        "Leave out what compiles, exports or starts workers; or run the lab with LAB_TYPED_CODE=trusted on your own machine.",
-    ),
-    (
-        r"Parent directory .* does not exist|open file failed because of errno",
-        "A program here has no files, so nothing can be saved or loaded.",
-        "Keep it in memory: a variable, or copy.deepcopy(module.state_dict()).",
-    ),
-    (
-        r"^(PermissionError|OSError|BlockingIOError|NotADirectoryError)",
-        "A program here has no files, no network and no other processes: the operating system refuses them.",
-        "Keep everything in memory: make the data in the program.",
-    ),
-    (
-        r"^TimeLimit",
-        "The program did not come to an end in time.",
-        "Look at the loop on this line; use fewer steps or smaller tensors.",
-    ),
-    (
-        r"^MemoryLimit",
-        "The program asked for more memory than one run may use.",
-        "Use smaller tensors; look for a list that grows in a loop.",
-    ),
-    (r"^OutputLimit", "What was printed up to here is kept.", "Print less: every hundredth step, or a summary."),
-    (r"^SystemExit", "The program ended itself.", "Leave out exit(): a program ends after its last line."),
-    (r"^Refused", "", "The names torch, nn, F and math are there without import."),
-    (
-        r"^(SyntaxError|IndentationError|TabError)",
-        "Python cannot read the program at this place.",
-        "Look at the mark, and at the end of the line before it.",
-    ),
-    (
-        r"^NameError",
-        "The name is not defined at this point.",
-        "Names torch, nn, F and math are given; everything else must be assigned first.",
-    ),
-]
+from lab.experiments.autograd_graph.findings import custom, freed, in_place, no_path
+from lab.experiments.autograd_graph.findings.record import Explained, Record, on_line, site
+from lab.experiments.autograd_graph.schema import Result
+from lab.program.explain import explain_fault
+from lab.records.graph import Operand, Refused
+from lab.records.program import Ended
 
 
-def fault_of(ended: Ended | None, nodes: Iterable[Node]) -> Fault | None:
-    """The fault of a program that ended early, with the tensor named where the graph shows it."""
+def fault_of(ended: Ended | None, result: Result) -> Fault | None:
+    """The fault of a program that ended early, with its cause where the record shows it."""
     if ended is None:
         return None
-    explanation, repair = explanation_of(ended.type, ended.message, nodes)
-    return Fault(ended.type, ended.message, ended.line, explanation, repair)
+    plain = explain_fault(ended)
+    record = Record(result)
+    why = explain_pass(record, ended.message, ended.line) or explain_refused(record, ended.type, ended.message, ended.line)
+    if why is None:
+        return Fault(ended.type, ended.message, ended.line, plain.explanation, plain.repair, site(ended.line, "fails here"))
+    return Fault(ended.type, ended.message, ended.line, why.text, why.repair or plain.repair, why.sites)
 
 
-def explanation_of(kind: str, message: str, nodes: Iterable[Node]) -> tuple[str, str]:
-    """(explanation, repair); empty texts when the message says it all."""
-    head = f"{kind}: {message}"
-    for pattern, explanation, repair in _KNOWN:
-        if re.search(pattern, head):
-            if "inplace operation" in pattern:
-                explanation = _overwritten(nodes) or explanation
-            return explanation, repair
-    return "", ""
+def explain_pass(record: Record, message: str, line: int | None) -> Explained | None:
+    """An error that a pass of the engine ended with."""
+    for run, steps in reversed(list(zip(record.result.passes, record.result.backward, strict=True))):
+        if not run.error or run.error[:100] != message[:100] or (line and run.line and run.line != line):
+            continue
+        if "modified by an inplace operation" in message:
+            return in_place.explain_overwritten(record, run, steps, run.line)
+        if "second time" in message:
+            return freed.explain_freed(record, run, steps)
+        if "incorrect number of gradients" in message:
+            return custom.explain_count(record, message, run.line)
+        if "once_differentiable" in message:
+            return custom.explain_once(record, run.line)
+        if "not have been used in the graph" in message:
+            return no_path.explain_unused_input(record, run, message)
+        if "scalar outputs" in message or "real scalar" in message:
+            return _not_scalar(record, run.root, run.roots, run.line, run.call)
+    return None
 
 
-def overwritten_slots(nodes: Iterable[Node]) -> list[tuple[Node, Saved]]:
-    """Saved tensors whose version counter has moved since they were saved."""
-    return [
-        (node, saved)
-        for node in nodes
-        for saved in node.saved
-        if saved.saved_version is not None and saved.current_version not in (None, saved.saved_version)
-    ]
+def _not_scalar(record: Record, root: int | None, states: tuple[int, ...], line: int | None, call: str) -> Explained | None:
+    made = next((record.made[s] for s in states if s in record.made), None)
+    node = record.nodes.get(root) if root is not None else None
+    shape, dtype = (made.shape, made.dtype) if made else (node.shape, node.dtype) if node else (None, None)
+    name = (made.name if made else "") or call.rpartition(".")[0] or "it"
+    at = made.line if made else node.line if node else None
+    if shape is None:
+        return None
+    what = f"shape {list(shape)}" if shape else f"dtype {dtype}"
+    text = f"{name}{on_line(at)} has {what}. backward() without an argument starts from the gradient 1, which is defined for one real number only."
+    sites = site(line, "fails here", name) + (site(at, "made here", name, after=str(list(shape))) if at != line else ())
+    old = record.text(line)
+    complex_root = bool(dtype and dtype.startswith("complex"))
+    edits = record.replaced(line, old.strip().replace(".backward(", ".sum().backward(", 1)) if old.count(".backward(") == 1 and not complex_root else ()
+    repair = (
+        "Take a real number of it first: .abs(), .real or .square().real, and sum()."
+        if complex_root
+        else "Reduce to a scalar first (.sum() or .mean()), or pass gradient=..., a tensor of the same shape."
+    )
+    return Explained(text, repair, sites, {"shape": str(list(shape)), "dtype": str(dtype)}, edits)
 
 
-def describe_slot(node: Node, saved: Saved) -> str:
-    """The tensor that a slot holds, in words: "its output", "w", "its input self"."""
-    if saved.slot.startswith("result"):
-        return f"its own output{f' {saved.variable}' if saved.variable else ''}"
-    if saved.variable or saved.leaf:
-        return str(saved.variable or saved.leaf)
-    if saved.shape == () and saved.dtype == "float64" and not saved.view_of:
-        return "a constant"
-    return f"its input {saved.slot}{f', which is {saved.view_of} seen in another shape,' if saved.view_of else ''}"
+def explain_refused(record: Record, kind: str, message: str, line: int | None) -> Explained | None:
+    """An error that an operation was refused with, or that Python raised for something read from a tensor."""
+    refused = next((r for r in reversed(record.result.refused) if r.message[:100] == message[:100] and (not line or r.line == line)), None)
+    if "does not require grad and does not have a grad_fn" in message and refused:
+        return no_path.explain_refused_backward(record, refused)
+    if "second time" in message:
+        return freed.explain_saved_gone(record, line)
+    if kind == "RecursionError" and "make_dot" in record.text(line):
+        return _recursive_drawing(record, line)
+    if kind in ("TypeError", "AttributeError"):
+        return no_path.explain_none_gradient(record, message, line)
+    if "can't optimize a non-leaf Tensor" in message:
+        return _non_leaf_optimized(record, line)
+    if refused is None:
+        return None
+    written = in_place.explain_refused_write(record, refused)
+    if written is not None:
+        return written
+    if "Can't call numpy() on Tensor that requires grad" in message:
+        return _numpy(record, refused)
+    if "mat1 and mat2 shapes cannot be multiplied" in message or "must match the size of tensor b" in message or "inconsistent tensor size" in message:
+        return _shapes(record, refused, message)
+    if "same dtype" in message or "expected scalar type" in message:
+        return _dtypes(record, refused)
+    if "deepcopy protocol" in message:
+        return None
+    return None
 
 
-def _overwritten(nodes: Iterable[Node]) -> str:
-    for node, saved in overwritten_slots(nodes):
-        where = f" on line {node.line}" if node.line else ""
-        by = f" by {saved.changed_by} on line {saved.changed_line}" if saved.changed_line else ""
-        return (
-            f"{node.label}{where} kept {describe_slot(node, saved)} for its backward at version {saved.saved_version}. "
-            f"It was overwritten{by} and is now at version {saved.current_version}, so the kept value is gone."
-        )
-    return ""
+def _recursive_drawing(record: Record, line: int | None) -> Explained:
+    count = len(record.result.nodes)
+    text = f"make_dot{on_line(line)} walks the graph by calling itself once a node, and the graph behind it has {count:,} nodes in a row. Python ends that at its recursion limit."
+    return Explained(text, "The picture here walks with a list, not a function that calls itself: it draws and folds the chain. For make_dot: a shorter loop.", site(line, "fails here", "make_dot"), {"nodes": count})
+
+
+def _non_leaf_optimized(record: Record, line: int | None) -> Explained | None:
+    named = next((t for t in record.result.tensors if t.requires_grad and not t.is_leaf and t.name in record.text(line)), None)
+    if named is None:
+        return None
+    made_by = re.sub(r"Backward\d*$", "", named.grad_fn)
+    text = f"{named.name} is the result of an operation ({made_by}) on line {named.line}, not a leaf: backward fills no .grad for it, and an optimizer cannot move it."
+    sites = site(named.line, "result since here", named.name) + site(line, "fails here", named.name)
+    return Explained(text, "Create the leaf last: convert first, then requires_grad_() or nn.Parameter.", sites, {"is leaf": False})
+
+
+def _numpy(record: Record, refused: Refused) -> Explained:
+    operand = refused.operands[0] if refused.operands else None
+    name = operand.name or f"the result of {operand.made_by}" if operand else "the tensor"
+    where = on_line(operand.line) if operand and operand.line != refused.line else ""
+    text = f"{name}{where} requires gradients. NumPy would share the memory and could change values without autograd knowing."
+    old = record.text(refused.line)
+    edits = record.replaced(refused.line, old.strip().replace(".numpy()", ".detach().numpy()")) if old.count(".numpy()") == 1 else ()
+    sites = site(refused.line, "fails here", name) + (site(operand.line, "made here", name) if operand and where else ())
+    return Explained(text, "Use t.detach().numpy(), or t.detach().cpu().numpy() from a device.", sites, {"requires_grad": True}, edits)
+
+
+def _shapes(record: Record, refused: Refused, message: str) -> Explained | None:
+    shaped = [o for o in refused.operands if o.shape is not None][:3]
+    if len(shaped) < 2:
+        return None
+    said = ", ".join(f"{_name(o)}{on_line(o.line) if o.line != refused.line else ''} is {list(o.shape or ())}" for o in shaped)
+    where = f" in {refused.module}" if refused.module else ""
+    sizes = re.search(r"\((\d+)x(\d+) and (\d+)x(\d+)\)", message)
+    inner = f" The inner sizes {sizes.group(2)} and {sizes.group(3)} are not equal." if sizes else ""
+    text = f"The shapes do not fit together in {refused.operation}{where}: {said}.{inner}"
+    sites = site(refused.line, "fails here", refused.operation) + tuple(s for o in shaped for s in site(o.line, "shape from here", _name(o), after=str(list(o.shape or ()))) if o.line != refused.line)
+    repair = "Print the shapes on the line before. Inner sizes of a matrix product must be equal; other sizes must be equal or 1."
+    return Explained(text, repair, sites, {_name(o): str(list(o.shape or ())) for o in shaped})
+
+
+def _dtypes(record: Record, refused: Refused) -> Explained | None:
+    typed = [o for o in refused.operands if o.dtype][:3]
+    if len({o.dtype for o in typed}) < 2:
+        return None
+    said = ", ".join(f"{_name(o)}{on_line(o.line) if o.line != refused.line else ''} is {o.dtype}" for o in typed)
+    text = f"Two tensors have different dtypes and {refused.operation} does not convert: {said}."
+    sites = tuple(s for o in typed for s in site(o.line, "dtype from here", _name(o), after=o.dtype)) + site(refused.line, "fails here", refused.operation)
+    return Explained(text, "Convert one of them: t.float(), or dtype= at its creation.", sites, {_name(o): o.dtype for o in typed})
+
+
+def _name(operand: Operand) -> str:
+    return operand.name or (f"the result of {operand.made_by}" if operand.made_by else "an operand")

@@ -5,7 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lab.contract import Fault, Limits, check, knob
-from lab.records.graph import Cut, Edge, Leaf, Named, Node, Pass, Plain, Step
+from lab.records.graph import (
+    Checked,
+    Cleared,
+    Custom,
+    Cut,
+    Edge,
+    Hook,
+    Leaf,
+    Made,
+    Mode,
+    Named,
+    Node,
+    NonFinite,
+    OptimizerStep,
+    Pass,
+    Plain,
+    Refused,
+    Step,
+    Written,
+)
 
 DEFAULT_PROGRAM = """x = torch.tensor([1.0, 2.0], requires_grad=True)
 w = torch.tensor([0.5, -1.0], requires_grad=True)
@@ -79,3 +98,27 @@ class Result:
     """torchviz's picture as DOT text."""
     no_classic: str = ""
     """Why torchviz cannot draw this graph; empty when it can."""
+    code: str = ""
+    """The program."""
+    loss_state: int | None = None
+    """The content, as in ``made``, of the tensor called ``loss``, else of the root."""
+    made: tuple[Made, ...] = ()
+    """Contents of tensors on the way to losses, to refused operations and to NaN, with the operations that made them."""
+    refused: tuple[Refused, ...] = ()
+    """Operations that torch refused, also those whose error the program caught."""
+    written: tuple[Written, ...] = ()
+    """In-place writes, the harmless ones as well."""
+    nonfinite: tuple[NonFinite, ...] = ()
+    """Operations with which NaN or infinity began."""
+    hooks: tuple[Hook, ...] = ()
+    steps: tuple[OptimizerStep, ...] = ()
+    cleared: tuple[Cleared, ...] = ()
+    """Gradients that were set to None or zero."""
+    modes: tuple[Mode, ...] = ()
+    """Switches of the gradient mode."""
+    custom: tuple[Custom, ...] = ()
+    """Functions with a backward in Python."""
+    checked: tuple[Checked, ...] = ()
+    """Derivatives beside differences in float64."""
+    asks_for_gradients: bool = True
+    """The program made a tensor require gradients, built a module, or called backward."""

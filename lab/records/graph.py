@@ -9,6 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lab.contract import Fault
+from lab.records.operations import (
+    Checked,
+    Cleared,
+    Custom,
+    Hook,
+    Made,
+    Mode,
+    NonFinite,
+    OptimizerStep,
+    Refused,
+    Written,
+)
+from lab.records.program import Said
+
 Plain = Any
 Kind = Literal["leaf", "function", "view", "in-place", "custom", "checkpoint", "output"]
 
@@ -31,7 +46,7 @@ class Saved:
     saved_version: int | None
     """Version counter when the node was born."""
     current_version: int | None
-    """Version counter at the moment that ``Result.kept_bytes`` describes."""
+    """Version counter at the moment that ``GraphResult.kept_bytes`` describes."""
     leaf: str | None
     """Name of the leaf that this saved tensor is."""
     variable: str | None
@@ -141,6 +156,7 @@ class Named:
     grad_fn: str
     """Class of its node, empty when it has none."""
     line: int | None
+    is_parameter: bool = False
 
 
 @dataclass(frozen=True)
@@ -197,213 +213,63 @@ class Pass:
 
 
 @dataclass(frozen=True)
-class Operand:
-    """A tensor that an operation was given, as it was then."""
+class GraphResult(Said):
+    """The graph of the tensor called ``loss``, else of the last differentiable result."""
 
-    name: str
-    """The program's name for it, or empty."""
-    shape: tuple[int, ...] | None
-    dtype: str
-    strides: tuple[int, ...]
-    is_leaf: bool
-    requires_grad: bool
-    grad_fn: str
-    """Class of its node, empty when it has none."""
-    inference: bool
-    line: int | None
-    """Where it was made."""
-    made_by: str
-    """Operation that made it, such as ``mul``; empty when that was not seen."""
-    module: str | None
-    """Module that made it."""
-    view_of: str
-    """The program's name for what it is a view of, or a word for it; empty when it is no view."""
-    base_is_leaf: bool
-    base_line: int | None
-    made_without_grad: bool
-    """It was made while gradients were switched off."""
-    value: Plain
-    state: int
-    """Its content, as in ``Made``."""
-
-
-@dataclass(frozen=True)
-class Refused:
-    """An operation that torch refused, whether the program caught the error or not."""
-
-    operation: str
-    line: int | None
-    module: str | None
-    kind: str
-    """Class name of the exception."""
-    message: str
-    operands: tuple[Operand, ...]
-    grad_enabled: bool
-    moment: int
-    """Operations that had run before it."""
-
-
-@dataclass(frozen=True)
-class Made:
-    """One content of one tensor and the operation that made it: a step of the way from inputs to results."""
-
-    state: int
-    """Number of this content within the result."""
-    name: str
-    """The program's name for the tensor, or empty."""
-    operation: str
-    """Empty when no operation was seen: it came from outside torch, or it is a parameter."""
-    line: int | None
-    module: str | None
-    shape: tuple[int, ...]
-    dtype: str
-    requires_grad: bool
-    is_leaf: bool
-    grad_enabled: bool
-    """Whether gradients were recorded while it was made."""
-    inference: bool
-    inputs: tuple[int, ...]
-    """States that it was made from."""
-    value: Plain
-    nan: bool
-    infinite: bool
-    node: int | None = None
-    """Its node in the graph of the result or of a pass."""
-    number: Plain = None
-    """A plain number that the operation gave to Python instead of a tensor."""
-    moment: int | None = None
-    """Operations that had run before it."""
-
-
-@dataclass(frozen=True)
-class Written:
-    """An in-place write."""
-
-    moment: int
-    """Operations that had run before it."""
-    line: int | None
-    operation: str
-    name: str
-    module: str | None
-    caller: str
-    """Library function that the program called, such as ``step``; empty for the program itself."""
-    storage: int
-    through_data: bool
-    """No version counter moved: the write went through ``.data``."""
-    version: int | None
-    grad_enabled: bool
-    before: Plain
-    after: Plain
-    state: int
-    """The content that it left, as in ``Made``."""
-
-
-@dataclass(frozen=True)
-class NonFinite:
-    """An operation whose result holds NaN or infinity although what it was given holds none of that kind."""
-
-    moment: int
-    operation: str
-    line: int | None
-    module: str | None
-    name: str
-    kind: Literal["NaN", "infinity"]
-    index: tuple[int, ...]
-    """Place of the first such element."""
-    count: int
-    elements: int
-    operands: tuple[Operand, ...]
-    at_index: tuple[Plain, ...]
-    """Value of each operand at that place; None where it has no such place."""
-    result: Plain
-    given_infinity: bool
-    """One of the operands held infinity."""
-    reaches: bool
-    """The result of this operation went into the loss, or into the root of a pass."""
-    state: int
-    numbers: tuple[Plain, ...]
-    """Arguments that are numbers."""
-    lasts: bool
-    """A living tensor of the program holds it, or what was made of it, at the end."""
-
-
-@dataclass(frozen=True)
-class Hook:
-    """A hook that the program put on a tensor."""
-
-    moment: int
-    line: int | None
-    kind: str
-    """``register_hook``, ``retain_grad``, ``register_post_accumulate_grad_hook``."""
-    name: str
-    node: int | None
-    """Node that the tensor had then."""
-    calls: tuple[tuple[Plain, Plain], ...]
-    """(gradient in, gradient out) of each call."""
-    changed: bool
-
-
-@dataclass(frozen=True)
-class OptimizerStep:
-    """One call of ``Optimizer.step``."""
-
-    moment: int
-    line: int | None
-    optimizer: str
-    parameters: tuple[str, ...]
-    without_gradient: tuple[str, ...]
-    """Parameters whose ``.grad`` was None."""
-
-
-@dataclass(frozen=True)
-class Cleared:
-    """``.grad`` set to None or overwritten with zero."""
-
-    moment: int
-    line: int | None
-    leaf: str
-    caller: str
-
-
-@dataclass(frozen=True)
-class Custom:
-    """A ``torch.autograd.Function`` whose backward somebody wrote in Python."""
-
-    name: str
-    node: str
-    """Class of its nodes."""
-    by_program: bool
-    forward_line: int | None
-    backward_line: int | None
-    """Line of ``def backward``, or of its first decorator."""
-    forward_arguments: tuple[str, ...]
-    """Without ``ctx``."""
-    once_differentiable: bool
-
-
-@dataclass(frozen=True)
-class Mode:
-    """A switch of gradients on or off."""
-
-    moment: int
-    line: int | None
-    enabled: bool
-
-
-@dataclass(frozen=True)
-class Checked:
-    """A derivative that the engine handed on, beside differences of the same operation in float64."""
-
-    operation: str
-    line: int | None
-    node: int | None
-    order: int
-    """1 for the derivative, 2 for the derivative of the derivative."""
-    argument: str
-    index: tuple[int, ...]
-    at: float
-    engine: float
-    left: float
-    """(f(x) - f(x - h)) / h."""
-    right: float
-    step: float
+    root: str
+    """Name of the tensor whose graph this is, empty when there is none."""
+    root_node: int | None
+    """Its node."""
+    no_graph: str
+    """Why there is no graph, or why ``loss`` has none; empty otherwise."""
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    leaves: tuple[Leaf, ...]
+    backward: tuple[tuple[Step, ...], ...]
+    """One list of steps per backward pass, in engine order."""
+    passes: tuple[Pass, ...]
+    """What belongs to each list in ``backward``."""
+    passes_cut: int
+    """Backward passes that ran but are not kept here."""
+    kept_bytes: int
+    """Bytes of the distinct storages that saved tensors keep alive, each once and whole, leaves included, before backward frees them."""
+    kept_bytes_after: int
+    """The same at the end of the program."""
+    variables: dict[str, Plain]
+    """Final values of the program's own variables."""
+    tensors: tuple[Named, ...]
+    """Every tensor that the program has a name for at the end, parameters of its modules included."""
+    cuts: tuple[Cut, ...]
+    """Where a result lost its graph."""
+    device: str
+    seconds: float
+    """Time of the program, instruments included."""
+    fault: Fault | None
+    classic: str = ""
+    """torchviz's picture as DOT text."""
+    no_classic: str = ""
+    """Why torchviz cannot draw this graph; empty when it can."""
+    code: str = ""
+    """The program."""
+    loss_state: int | None = None
+    """The content, as in ``made``, of the tensor called ``loss``, else of the root."""
+    made: tuple[Made, ...] = ()
+    """Contents of tensors on the way to losses, to refused operations and to NaN, with the operations that made them."""
+    refused: tuple[Refused, ...] = ()
+    """Operations that torch refused, also those whose error the program caught."""
+    written: tuple[Written, ...] = ()
+    """In-place writes, the harmless ones as well."""
+    nonfinite: tuple[NonFinite, ...] = ()
+    """Operations with which NaN or infinity began."""
+    hooks: tuple[Hook, ...] = ()
+    steps: tuple[OptimizerStep, ...] = ()
+    cleared: tuple[Cleared, ...] = ()
+    """Gradients that were set to None or zero."""
+    modes: tuple[Mode, ...] = ()
+    """Switches of the gradient mode."""
+    custom: tuple[Custom, ...] = ()
+    """Functions with a backward in Python."""
+    checked: tuple[Checked, ...] = ()
+    """Derivatives beside differences in float64."""
+    asks_for_gradients: bool = True
+    """The program made a tensor require gradients, or built a module."""

@@ -9,7 +9,7 @@ from lab.experiments.autograd_graph.findings import custom, freed, in_place, no_
 from lab.experiments.autograd_graph.findings.record import Explained, Record, on_line, site
 from lab.experiments.autograd_graph.schema import Result
 from lab.program.explain import explain_fault
-from lab.records.graph import Operand, Refused
+from lab.records.operations import Operand, Refused
 from lab.records.program import Ended
 
 
@@ -19,9 +19,13 @@ def fault_of(ended: Ended | None, result: Result) -> Fault | None:
         return None
     plain = explain_fault(ended)
     record = Record(result)
-    why = explain_pass(record, ended.message, ended.line) or explain_refused(record, ended.type, ended.message, ended.line)
+    why = explain_pass(record, ended.message, ended.line) or explain_refused(
+        record, ended.type, ended.message, ended.line
+    )
     if why is None:
-        return Fault(ended.type, ended.message, ended.line, plain.explanation, plain.repair, site(ended.line, "fails here"))
+        return Fault(
+            ended.type, ended.message, ended.line, plain.explanation, plain.repair, site(ended.line, "fails here")
+        )
     return Fault(ended.type, ended.message, ended.line, why.text, why.repair or plain.repair, why.sites)
 
 
@@ -45,7 +49,9 @@ def explain_pass(record: Record, message: str, line: int | None) -> Explained | 
     return None
 
 
-def _not_scalar(record: Record, root: int | None, states: tuple[int, ...], line: int | None, call: str) -> Explained | None:
+def _not_scalar(
+    record: Record, root: int | None, states: tuple[int, ...], line: int | None, call: str
+) -> Explained | None:
     made = next((record.made[s] for s in states if s in record.made), None)
     node = record.nodes.get(root) if root is not None else None
     shape, dtype = (made.shape, made.dtype) if made else (node.shape, node.dtype) if node else (None, None)
@@ -58,7 +64,11 @@ def _not_scalar(record: Record, root: int | None, states: tuple[int, ...], line:
     sites = site(line, "fails here", name) + (site(at, "made here", name, after=str(list(shape))) if at != line else ())
     old = record.text(line)
     complex_root = bool(dtype and dtype.startswith("complex"))
-    edits = record.replaced(line, old.strip().replace(".backward(", ".sum().backward(", 1)) if old.count(".backward(") == 1 and not complex_root else ()
+    edits = (
+        record.replaced(line, old.strip().replace(".backward(", ".sum().backward(", 1))
+        if old.count(".backward(") == 1 and not complex_root
+        else ()
+    )
     repair = (
         "Take a real number of it first: .abs(), .real or .square().real, and sum()."
         if complex_root
@@ -69,7 +79,14 @@ def _not_scalar(record: Record, root: int | None, states: tuple[int, ...], line:
 
 def explain_refused(record: Record, kind: str, message: str, line: int | None) -> Explained | None:
     """An error that an operation was refused with, or that Python raised for something read from a tensor."""
-    refused = next((r for r in reversed(record.result.refused) if r.message[:100] == message[:100] and (not line or r.line == line)), None)
+    refused = next(
+        (
+            r
+            for r in reversed(record.result.refused)
+            if r.message[:100] == message[:100] and (not line or r.line == line)
+        ),
+        None,
+    )
     if "does not require grad and does not have a grad_fn" in message and refused:
         return no_path.explain_refused_backward(record, refused)
     if "second time" in message:
@@ -87,7 +104,11 @@ def explain_refused(record: Record, kind: str, message: str, line: int | None) -
         return written
     if "Can't call numpy() on Tensor that requires grad" in message:
         return _numpy(record, refused)
-    if "mat1 and mat2 shapes cannot be multiplied" in message or "must match the size of tensor b" in message or "inconsistent tensor size" in message:
+    if (
+        "mat1 and mat2 shapes cannot be multiplied" in message
+        or "must match the size of tensor b" in message
+        or "inconsistent tensor size" in message
+    ):
         return _shapes(record, refused, message)
     if "same dtype" in message or "expected scalar type" in message:
         return _dtypes(record, refused)
@@ -99,17 +120,26 @@ def explain_refused(record: Record, kind: str, message: str, line: int | None) -
 def _recursive_drawing(record: Record, line: int | None) -> Explained:
     count = len(record.result.nodes)
     text = f"make_dot{on_line(line)} walks the graph by calling itself once a node, and the graph behind it has {count:,} nodes in a row. Python ends that at its recursion limit."
-    return Explained(text, "The picture here walks with a list, not a function that calls itself: it draws and folds the chain. For make_dot: a shorter loop.", site(line, "fails here", "make_dot"), {"nodes": count})
+    return Explained(
+        text,
+        "The picture here walks with a list, not a function that calls itself: it draws and folds the chain. For make_dot: a shorter loop.",
+        site(line, "fails here", "make_dot"),
+        {"nodes": count},
+    )
 
 
 def _non_leaf_optimized(record: Record, line: int | None) -> Explained | None:
-    named = next((t for t in record.result.tensors if t.requires_grad and not t.is_leaf and t.name in record.text(line)), None)
+    named = next(
+        (t for t in record.result.tensors if t.requires_grad and not t.is_leaf and t.name in record.text(line)), None
+    )
     if named is None:
         return None
     made_by = re.sub(r"Backward\d*$", "", named.grad_fn)
     text = f"{named.name} is the result of an operation ({made_by}) on line {named.line}, not a leaf: backward fills no .grad for it, and an optimizer cannot move it."
     sites = site(named.line, "result since here", named.name) + site(line, "fails here", named.name)
-    return Explained(text, "Create the leaf last: convert first, then requires_grad_() or nn.Parameter.", sites, {"is leaf": False})
+    return Explained(
+        text, "Create the leaf last: convert first, then requires_grad_() or nn.Parameter.", sites, {"is leaf": False}
+    )
 
 
 def _numpy(record: Record, refused: Refused) -> Explained:
@@ -118,21 +148,40 @@ def _numpy(record: Record, refused: Refused) -> Explained:
     where = on_line(operand.line) if operand and operand.line != refused.line else ""
     text = f"{name}{where} requires gradients. NumPy would share the memory and could change values without autograd knowing."
     old = record.text(refused.line)
-    edits = record.replaced(refused.line, old.strip().replace(".numpy()", ".detach().numpy()")) if old.count(".numpy()") == 1 else ()
-    sites = site(refused.line, "fails here", name) + (site(operand.line, "made here", name) if operand and where else ())
-    return Explained(text, "Use t.detach().numpy(), or t.detach().cpu().numpy() from a device.", sites, {"requires_grad": True}, edits)
+    edits = (
+        record.replaced(refused.line, old.strip().replace(".numpy()", ".detach().numpy()"))
+        if old.count(".numpy()") == 1
+        else ()
+    )
+    sites = site(refused.line, "fails here", name) + (
+        site(operand.line, "made here", name) if operand and where else ()
+    )
+    return Explained(
+        text,
+        "Use t.detach().numpy(), or t.detach().cpu().numpy() from a device.",
+        sites,
+        {"requires_grad": True},
+        edits,
+    )
 
 
 def _shapes(record: Record, refused: Refused, message: str) -> Explained | None:
     shaped = [o for o in refused.operands if o.shape is not None][:3]
     if len(shaped) < 2:
         return None
-    said = ", ".join(f"{_name(o)}{on_line(o.line) if o.line != refused.line else ''} is {list(o.shape or ())}" for o in shaped)
+    said = ", ".join(
+        f"{_name(o)}{on_line(o.line) if o.line != refused.line else ''} is {list(o.shape or ())}" for o in shaped
+    )
     where = f" in {refused.module}" if refused.module else ""
     sizes = re.search(r"\((\d+)x(\d+) and (\d+)x(\d+)\)", message)
     inner = f" The inner sizes {sizes.group(2)} and {sizes.group(3)} are not equal." if sizes else ""
     text = f"The shapes do not fit together in {refused.operation}{where}: {said}.{inner}"
-    sites = site(refused.line, "fails here", refused.operation) + tuple(s for o in shaped for s in site(o.line, "shape from here", _name(o), after=str(list(o.shape or ()))) if o.line != refused.line)
+    sites = site(refused.line, "fails here", refused.operation) + tuple(
+        s
+        for o in shaped
+        for s in site(o.line, "shape from here", _name(o), after=str(list(o.shape or ())))
+        if o.line != refused.line
+    )
     repair = "Print the shapes on the line before. Inner sizes of a matrix product must be equal; other sizes must be equal or 1."
     return Explained(text, repair, sites, {_name(o): str(list(o.shape or ())) for o in shaped})
 
@@ -143,8 +192,12 @@ def _dtypes(record: Record, refused: Refused) -> Explained | None:
         return None
     said = ", ".join(f"{_name(o)}{on_line(o.line) if o.line != refused.line else ''} is {o.dtype}" for o in typed)
     text = f"Two tensors have different dtypes and {refused.operation} does not convert: {said}."
-    sites = tuple(s for o in typed for s in site(o.line, "dtype from here", _name(o), after=o.dtype)) + site(refused.line, "fails here", refused.operation)
-    return Explained(text, "Convert one of them: t.float(), or dtype= at its creation.", sites, {_name(o): o.dtype for o in typed})
+    sites = tuple(s for o in typed for s in site(o.line, "dtype from here", _name(o), after=o.dtype)) + site(
+        refused.line, "fails here", refused.operation
+    )
+    return Explained(
+        text, "Convert one of them: t.float(), or dtype= at its creation.", sites, {_name(o): o.dtype for o in typed}
+    )
 
 
 def _name(operand: Operand) -> str:

@@ -21,7 +21,14 @@ _OPERATORS: dict[type, str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow", ast.MatMult: "matmul",
     ast.USub: "neg", ast.Mod: "remainder", ast.FloorDiv: "floor_divide",
 }  # fmt: skip
-ALIASES = {"true_divide": "div", "__rsub__": "sub", "rsub": "sub", "__rpow__": "pow", "__rtruediv__": "div", "__rdiv__": "div"}
+ALIASES = {
+    "true_divide": "div",
+    "__rsub__": "sub",
+    "rsub": "sub",
+    "__rpow__": "pow",
+    "__rtruediv__": "div",
+    "__rdiv__": "div",
+}
 
 
 @dataclass
@@ -57,7 +64,9 @@ def assigned_names(source: str) -> AssignedNames:
             names, operation = _targets(node.targets[0]), _operation(node.value)
             if names:
                 single = sum(_operation(n) == operation for n in ast.walk(node.value) if isinstance(n, ast.expr)) == 1
-                found.lines[node.value.end_lineno or node.lineno] = found.lines[node.lineno] = Assigned(names, operation, single)
+                found.lines[node.value.end_lineno or node.lineno] = found.lines[node.lineno] = Assigned(
+                    names, operation, single
+                )
     return found
 
 

@@ -24,7 +24,12 @@ _OURS = (
     "torch/autograd/__init__.py",
     "torch_private/__init__.py",
 )
-_PASSED_THROUGH = ("torch/overrides.py", "torch/_tensor.py", "instruments/graph/program_trace.py", "instruments/graph/recorder.py")
+_PASSED_THROUGH = (
+    "torch/overrides.py",
+    "torch/_tensor.py",
+    "instruments/graph/program_trace.py",
+    "instruments/graph/recorder.py",
+)
 
 
 def called_by(file: str) -> bool:
@@ -35,7 +40,16 @@ def called_by(file: str) -> bool:
     return frame is not None and frame.f_code.co_filename == file
 
 
-_WRAPPERS = {"wrapper", "decorate_context", "_no_grad_wrapper", "_use_grad", "_call_impl", "_wrapped_call_impl", "inner", "_fn"}
+_WRAPPERS = {
+    "wrapper",
+    "decorate_context",
+    "_no_grad_wrapper",
+    "_use_grad",
+    "_call_impl",
+    "_wrapped_call_impl",
+    "inner",
+    "_fn",
+}
 
 
 def library_call(file: str) -> str:

@@ -40,9 +40,7 @@ class CutLog:
     def __init__(self) -> None:
         self.kept: dict[tuple[str, int], SeenCut] = {}
 
-    def note(
-        self, call: Operation, source: torch.Tensor, result: Any, line: int, names: Callable[[], Names]
-    ) -> None:
+    def note(self, call: Operation, source: torch.Tensor, result: Any, line: int, names: Callable[[], Names]) -> None:
         """Remember the operation if it cut ``source`` off from its result."""
         func, name = call.func, call.name
         name = "data" if func == torch_private.GET_DATA else name
@@ -53,7 +51,14 @@ class CutLog:
         if reason:
             at = 0 if target is None else id(target)
             self.kept[name, line] = SeenCut(
-                name, reason, line, names().of(source), at, call.module, call.results[0] if call.results else None, call.plain_result
+                name,
+                reason,
+                line,
+                names().of(source),
+                at,
+                call.module,
+                call.results[0] if call.results else None,
+                call.plain_result,
             )
 
 

@@ -85,7 +85,9 @@ def arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
     return list(edges(roots)), create if retain is None else bool(retain), create
 
 
-def tensors_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[torch.Tensor], list[torch.Tensor] | None]:
+def tensors_of(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[list[torch.Tensor], list[torch.Tensor] | None]:
     """(tensors that a call starts from, tensors that it was asked about) where they are tensors."""
     roots = args[0] if args else kwargs.get("outputs", kwargs.get("tensors"))
     inputs = kwargs.get("inputs", args[1] if func is torch.autograd.grad and len(args) > 1 else None)

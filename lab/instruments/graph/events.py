@@ -14,7 +14,8 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from lab.instruments.describing.values import tensor_value
 from lab.instruments.graph.book import Seen
 from lab.instruments.graph.tensor_log import State, Use
-from lab.records.graph import Operand, Plain
+from lab.records.graph import Plain
+from lab.records.operations import Operand
 
 MOST_WRITES, MOST_REFUSED, MOST_CALLS = 2000, 20, 200
 
@@ -112,7 +113,9 @@ class Events:
 class Watched:
     """A tensor hook of the program, called through: what it got and what it gave back is written down."""
 
-    def __init__(self, hook: Callable[..., Any], seen: SeenHook, look: Callable[[], AbstractContextManager[Any]]) -> None:
+    def __init__(
+        self, hook: Callable[..., Any], seen: SeenHook, look: Callable[[], AbstractContextManager[Any]]
+    ) -> None:
         self._hook, self._seen, self._look = hook, seen, look
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -150,4 +153,3 @@ class OptimizerSteps:
 
     def __exit__(self, *error: object) -> None:
         self._handle.remove()
-

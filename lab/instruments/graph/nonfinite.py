@@ -10,7 +10,8 @@ import torch
 
 from lab.instruments.describing.values import is_readable
 from lab.instruments.graph.tensor_log import Operation, State, Use
-from lab.records.graph import Operand, Plain
+from lab.records.graph import Plain
+from lab.records.operations import Operand
 
 _MOST = 12
 

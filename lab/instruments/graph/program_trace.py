@@ -311,7 +311,12 @@ class _OwnLook:
         return True
 
 
-_NO_OPERATION = {"__set__", "_set_grad_enabled", "_record_function_enter_new", "_record_function_exit._RecordFunction"} | HOOKS
+_NO_OPERATION = {
+    "__set__",
+    "_set_grad_enabled",
+    "_record_function_enter_new",
+    "_record_function_exit._RecordFunction",
+} | HOOKS
 _SET_GRAD: Any = torch.Tensor.grad.__set__  # pyright: ignore[reportAttributeAccessIssue]
 
 

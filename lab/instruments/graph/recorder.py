@@ -26,8 +26,8 @@ from lab.instruments.graph.events import (
     Watched,
 )
 from lab.instruments.graph.nonfinite import NonFiniteLog
-from lab.instruments.graph.tensor_log import Operation, State, TensorLog, Use
-from lab.records.graph import Operand
+from lab.instruments.graph.tensor_log import Operation, TensorLog, Use
+from lab.records.operations import Operand
 
 Met = list[tuple[torch.Tensor, Use]]
 """The tensors that an operation was given, as it met them."""
@@ -116,9 +116,19 @@ class Recorder:
             leaf = self._book.leaf(tensor) if tensor.is_leaf and tensor.requires_grad else None
             self.events.writes.append(
                 SeenWrite(
-                    call.number, call.line, operation, call.module, caller, self.tensors.state(tensor), use,
-                    self._book.storages.of(tensor).number, apart, torch_private.version(tensor), leaf, call.grad_enabled,
-                )  # fmt: skip
+                    call.number,
+                    call.line,
+                    operation,
+                    call.module,
+                    caller,
+                    self.tensors.state(tensor),
+                    use,
+                    self._book.storages.of(tensor).number,
+                    apart,
+                    torch_private.version(tensor),
+                    leaf,
+                    call.grad_enabled,
+                )
             )
         if operation in ("zero_", "_foreach_zero_"):
             self._cleared_by_writing(call, tensor, caller)

@@ -115,7 +115,9 @@ class TensorLog:
     def numbered(self, numbers: Iterable[int]) -> list[State]:
         """The states with these numbers."""
         wanted = set(numbers)
-        found = {use.state.number: use.state for call in self.operations for use in call.uses if use.state.number in wanted}
+        found = {
+            use.state.number: use.state for call in self.operations for use in call.uses if use.state.number in wanted
+        }
         made = {s.number: s for call in self.operations for s in (*call.results, *call.written) if s.number in wanted}
         return list((found | made | {s.number: s for s in self.living() if s.number in wanted}).values())
 
@@ -221,4 +223,3 @@ def _sum(value: Any) -> Any:
 
 def _plain(value: Any) -> Plain:
     return [_plain(v) for v in value] if isinstance(value, list) else str(value)
-

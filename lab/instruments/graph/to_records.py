@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import torch
+
 from lab.instruments.describing.values import SMALL, dtype_name, quiet_grad, shape_of, tensor_value
 from lab.instruments.graph.backward_trace import SeenStep
 from lab.instruments.graph.book import Graph, Seen, Slot
@@ -151,6 +153,7 @@ def named_records(trace: ProgramTrace, numbering: Numbering, most: int = 500) ->
             node=numbering.id(seen) if seen and numbering.is_main(seen) else None,
             grad_fn=type(tensor.grad_fn).__name__ if tensor.grad_fn is not None else "",
             line=seen.line if seen else None,
+            is_parameter=isinstance(tensor, torch.nn.Parameter),
         )
     return tuple(found.values())
 

@@ -15,17 +15,7 @@ from lab.instruments.graph.program_trace import ProgramTrace
 from lab.instruments.graph.recorder import WRITTEN
 from lab.instruments.graph.tensor_log import State
 from lab.instruments.graph.to_records import Numbering
-from lab.records.graph import (
-    Cleared,
-    Custom,
-    Hook,
-    Made,
-    Mode,
-    NonFinite,
-    OptimizerStep,
-    Refused,
-    Written,
-)
+from lab.records.operations import Cleared, Custom, Hook, Made, Mode, NonFinite, OptimizerStep, Refused, Written
 
 MOST_MADE, MOST_EVENTS = 400, 400
 
@@ -238,4 +228,3 @@ def _inner(backward: Any) -> Any:
         return backward if code is not None else None
     cells = (cell.cell_contents for cell in backward.__closure__ or ())
     return next((held for held in cells if hasattr(held, "__code__")), None)
-

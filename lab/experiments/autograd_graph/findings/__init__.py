@@ -27,11 +27,20 @@ def _fault(record: Record) -> Iterator[Finding]:
     if fault is None:
         return
     text, evidence, edits = fault.explanation or short(fault.message), {"message": short(fault.message)}, ()
-    why = explain_pass(record, fault.message, fault.line) or explain_refused(record, fault.type, fault.message, fault.line)
+    why = explain_pass(record, fault.message, fault.line) or explain_refused(
+        record, fault.type, fault.message, fault.line
+    )
     if why is not None:
         text, evidence, edits = why.text, why.evidence or evidence, why.edits
     yield Finding(
-        "fault", f"{fault.type}{on_line(fault.line)}", text, evidence, fault.line, fault.repair, sites=fault.sites, edits=edits
+        "fault",
+        f"{fault.type}{on_line(fault.line)}",
+        text,
+        evidence,
+        fault.line,
+        fault.repair,
+        sites=fault.sites,
+        edits=edits,
     )
 
 
@@ -52,7 +61,11 @@ def _by_lab_would_fail(record: Record) -> Iterator[Finding]:
 def _caught(record: Record) -> Iterator[Finding]:
     """Errors of torch that the program caught, each explanation once."""
     fault, told = record.result.fault, set()
-    events = [(run.error, run.line, run.call, "RuntimeError") for run, _ in record.own_passes() if run.error and run.by == "program"]
+    events = [
+        (run.error, run.line, run.call, "RuntimeError")
+        for run, _ in record.own_passes()
+        if run.error and run.by == "program"
+    ]
     events += [(r.message, r.line, r.operation, r.kind) for r in record.result.refused]
     for message, line, call, kind in events:
         if fault is not None and message[:100] == fault.message[:100] and line == fault.line:
@@ -63,7 +76,16 @@ def _caught(record: Record) -> Iterator[Finding]:
         told.add(why.text)
         text = f"{why.text} The program caught the error and went on."
         at = why.sites[0].line if why.sites else line
-        yield Finding("surprise", f"{call}{on_line(line)} was refused", text, why.evidence, at, why.repair, sites=why.sites or site(line, "fails here"), edits=why.edits)
+        yield Finding(
+            "surprise",
+            f"{call}{on_line(line)} was refused",
+            text,
+            why.evidence,
+            at,
+            why.repair,
+            sites=why.sites or site(line, "fails here"),
+            edits=why.edits,
+        )
         if len(told) == 2:
             return
 

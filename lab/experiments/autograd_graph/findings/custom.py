@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from lab.contract import Edit, Finding
 from lab.experiments.autograd_graph.findings.record import Explained, Record, on_line, site
 from lab.quantities import number_text
-from lab.records.graph import Custom
+from lab.records.operations import Custom
 
 
 def explain_count(record: Record, message: str, line: int | None) -> Explained | None:
     """backward returned another number of gradients than forward takes arguments."""
-    match = re.search(r"function (\w+) returned an incorrect number of gradients \(expected (\d+), got (\d+)\)", message)
+    match = re.search(
+        r"function (\w+) returned an incorrect number of gradients \(expected (\d+), got (\d+)\)", message
+    )
     custom = next((c for c in record.result.custom if match and c.node == match.group(1)), None)
     if match is None or custom is None:
         return None
@@ -31,7 +33,13 @@ def explain_count(record: Record, message: str, line: int | None) -> Explained |
     edits: tuple[Edit, ...] = ()
     if got < wanted and len(lines) == 1 and isinstance(record.statement(at), ast.Return):
         edits = record.replaced(at, record.text(at).strip() + ", None" * (wanted - got))
-    return Explained(text, "Return None for the arguments that need no gradient.", sites, {"expected": wanted, "returned": got}, edits)
+    return Explained(
+        text,
+        "Return None for the arguments that need no gradient.",
+        sites,
+        {"expected": wanted, "returned": got},
+        edits,
+    )
 
 
 def return_lines(record: Record, custom: Custom) -> list[int]:
@@ -54,14 +62,19 @@ def context_lines(record: Record, custom: Custom) -> list[tuple[str, int]]:
         return []
     ctx, own = forward.args.args[0].arg, backward.args.args[0].arg
     read = {
-        n.attr for n in ast.walk(backward) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == own
+        n.attr
+        for n in ast.walk(backward)
+        if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == own
     }
     return [
         (target.attr, node.lineno)
         for node in ast.walk(forward)
         if isinstance(node, ast.Assign)
         for target in node.targets
-        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == ctx and target.attr in read
+        if isinstance(target, ast.Attribute)
+        and isinstance(target.value, ast.Name)
+        and target.value.id == ctx
+        and target.attr in read
         and not isinstance(node.value, (ast.Constant, ast.Name))
     ]
 
@@ -75,7 +88,12 @@ def explain_once(record: Record, line: int | None) -> Explained | None:
         f"no derivative of its own, and{on_line(line)} asks for one."
     )
     sites = site(custom.backward_line, "cut here", custom.name) + site(line, "fails here", custom.name)
-    return Explained(text, "Write backward with differentiable operations on saved tensors and remove once_differentiable.", sites, {"Function": custom.name})
+    return Explained(
+        text,
+        "Write backward with differentiable operations on saved tensors and remove once_differentiable.",
+        sites,
+        {"Function": custom.name},
+    )
 
 
 def wrong_derivatives(record: Record) -> Iterator[Finding]:
@@ -98,13 +116,21 @@ def wrong_derivatives(record: Record) -> Iterator[Finding]:
             text += f" ctx.{name} was computed in forward{on_line(at)}, where no graph is recorded: the second derivative takes it for a constant."
             sites = site(at, "cut here", f"ctx.{name}")
         returned = return_lines(record, custom)
-        sites += site(returned[0] if returned else custom.backward_line, "wrong derivative here", custom.name, c.engine, middle)
+        sites += site(
+            returned[0] if returned else custom.backward_line, "wrong derivative here", custom.name, c.engine, middle
+        )
         repair = (
             "Save the input with ctx.save_for_backward and compute backward from it."
             if c.order == 2
             else "Check it in float64: torch.autograd.gradcheck(Function.apply, inputs)."
         )
         yield Finding(
-            "warning", f"{custom.name}: the {which} is wrong", text, {"by hand": c.engine, "differences": middle}, sites[0].line if sites else None, repair, sites=sites
+            "warning",
+            f"{custom.name}: the {which} is wrong",
+            text,
+            {"by hand": c.engine, "differences": middle},
+            sites[0].line if sites else None,
+            repair,
+            sites=sites,
         )
         return

@@ -158,7 +158,9 @@ def custom(record: Record) -> Iterator[Finding]:
 
 def by_lab(record: Record) -> Iterator[Finding]:
     if any(run.by == "lab" and not run.error for run in record.result.passes):
-        text = f"The program did not call backward, so it was called on {record.result.root} here, to show the gradients."
+        text = (
+            f"The program did not call backward, so it was called on {record.result.root} here, to show the gradients."
+        )
         yield Finding("fact", "backward was run for you", text, {"steps": len(_last_pass(record))})
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from lab.contract import Edit, Finding, Site
 from lab.experiments.autograd_graph.findings.record import Explained, Record, module_words, on_line, short, site
-from lab.records.graph import Node, Operand, Pass, Refused, Saved, Step, Written
+from lab.records.graph import Node, Pass, Saved, Step
+from lab.records.operations import Operand, Refused, Written
 
 
 def overwritten_slots(nodes: list[Node] | tuple[Node, ...]) -> list[tuple[Node, Saved]]:
@@ -92,7 +93,7 @@ def _repair(
             f"Call every backward that needs {tensor} before the step{on_line(write.line)}, or run the forward again after it.",
             (),
         )
-    if write.module and write.module != node.module or (write.module and write.operation.endswith("_")):
+    if (write.module and write.module != node.module) or (write.module and write.operation.endswith("_")):
         edits = inplace_false(record)
         if edits:
             return f"Use inplace=False in {write.module}, or the out-of-place form there.", edits
@@ -123,7 +124,8 @@ def rewritten(record: Record, line: int | None, name: str) -> tuple[str, tuple[E
         and isinstance(statement.value.func, ast.Attribute)
         and isinstance(statement.value.func.value, ast.Name)
         and re.fullmatch(r"[a-z]\w*[a-z0-9]_", statement.value.func.attr)
-        and statement.value.func.attr not in ("copy_", "fill_", "zero_", "requires_grad_", "index_put_", "normal_", "uniform_")
+        and statement.value.func.attr
+        not in ("copy_", "fill_", "zero_", "requires_grad_", "index_put_", "normal_", "uniform_")
     ):
         target, method = statement.value.func.value.id, statement.value.func.attr
         new = f"{target} = {text.replace(f'.{method}(', f'.{method[:-1]}(', 1)}"
@@ -181,7 +183,11 @@ def _leaf(record: Record, refused: Refused, target: Operand) -> Explained:
 
 def _leaf_view(record: Record, refused: Refused, target: Operand) -> Explained:
     leaf = target.view_of if target.view_of not in ("", "a result") else _name(target)
-    through = f"{target.name} (line {target.line}) is a view of a leaf, {leaf}" if target.name and target.name != leaf else f"This is a view of a leaf, {leaf}"
+    through = (
+        f"{target.name} (line {target.line}) is a view of a leaf, {leaf}"
+        if target.name and target.name != leaf
+        else f"This is a view of a leaf, {leaf}"
+    )
     text = (
         f"{through}: {_operation(refused)}{on_line(refused.line)} would write through it into {leaf}, "
         "which requires gradients and whose history must stay empty."
@@ -202,8 +208,12 @@ def _expanded(record: Record, refused: Refused, target: Operand) -> Explained:
         f"{name} is {source}{on_line(target.line)}: its strides are {strides}, so expand() repeats memory without copying it and "
         f"{' × '.join(map(str, times)) or 'several'} elements are one. A write would hit them all. This has nothing to do with autograd."
     )
-    sites = site(refused.line, "overwritten here", name) + site(target.line, "expanded here", name, after=f"strides {strides}")
-    edits = record.inserted(refused.line, f"{target.name} = {target.name}.clone()") if target.name.isidentifier() else ()
+    sites = site(refused.line, "overwritten here", name) + site(
+        target.line, "expanded here", name, after=f"strides {strides}"
+    )
+    edits = (
+        record.inserted(refused.line, f"{target.name} = {target.name}.clone()") if target.name.isidentifier() else ()
+    )
     return Explained(text, f"Copy first: {name} = {name}.clone().", sites, {"strides": str(strides)}, edits)
 
 
@@ -238,12 +248,16 @@ def _inference(record: Record, refused: Refused, target: Operand) -> Explained |
         f"{_operation(refused)}{on_line(refused.line)} can neither save it for backward nor record a write into it."
     )
     sites = site(operand.line, "born in inference mode", name) + site(refused.line, "fails here", name)
-    return Explained(text, f"Make a normal tensor outside the mode: {name} = {name}.clone().", sites, {"inference tensor": name})
+    return Explained(
+        text, f"Make a normal tensor outside the mode: {name} = {name}.clone().", sites, {"inference tensor": name}
+    )
 
 
 def _hook_output(record: Record, refused: Refused, target: Operand) -> Explained:
     hooked = [n for n, text in enumerate(record.lines, 1) if "register_full_backward" in text]
-    made = [n for n, text in enumerate(record.lines, 1) if "inplace=True" in text or re.search(r"(ReLU|ELU)\(True\)", text)]
+    made = [
+        n for n, text in enumerate(record.lines, 1) if "inplace=True" in text or re.search(r"(ReLU|ELU)\(True\)", text)
+    ]
     text = (
         f"A full backward hook{on_line(hooked[0]) if hooked else ''} wraps the output of its module in a node whose result must not "
         f"be overwritten, and {_operation(refused)}{module_words(refused.module)}{on_line(refused.line)} overwrites it."
@@ -276,7 +290,7 @@ def written_through_data(record: Record) -> Iterator[Finding]:
     """Values kept for backward that were overwritten without a version counter moving: the gradient is of other values."""
     for run, _ in record.own_passes():
         for write in record.result.written:
-            if not write.through_data or write.before == write.after and write.before is not None:
+            if not write.through_data or (write.before == write.after and write.before is not None):
                 continue
             for node in record.all_nodes:
                 slot = next((s for s in node.saved if s.storage == write.storage and not s.recomputed), None)

@@ -17,7 +17,8 @@ from lab.experiments.autograd_graph.findings.record import (
     tensor_words,
     words,
 )
-from lab.records.graph import Made, Named, Pass, Refused
+from lab.records.graph import Named, Pass
+from lab.records.operations import Made, Refused
 
 _COPIES = ("tensor", "as_tensor", "asarray", "from_numpy")
 _INTEGERS = ("int", "bool")
@@ -42,7 +43,13 @@ def _left_torch(record: Record, made: Made) -> Made | None:
     if made.operation not in _COPIES or made.inputs or made.value is None:
         return None
     for cut in record.result.cuts:
-        if cut.reason == "leaves torch" and cut.line and made.line and cut.line <= made.line and cut.number == made.value:
+        if (
+            cut.reason == "leaves torch"
+            and cut.line
+            and made.line
+            and cut.line <= made.line
+            and cut.number == made.value
+        ):
             return Made(
                 -1, cut.target or cut.source, cut.operation, cut.line, cut.module, (), "", True, False, True, False, (), cut.number, False, False,
             )  # fmt: skip
@@ -55,29 +62,47 @@ def why_cut(record: Record, made: Made, source: Made | None) -> tuple[str, str, 
     here = f"{operation}{on_line(line)}{module_words(made.module)}"
     if source is not None and source.state == -1:
         text = f"{source.operation}(){on_line(source.line)} took a plain number out of torch, and {here} starts anew from it"
-        return text, "Keep the tensor itself on the way to the loss.", _unwrapped(record, source.line, f".{source.operation}()")
+        return (
+            text,
+            "Keep the tensor itself on the way to the loss.",
+            _unwrapped(record, source.line, f".{source.operation}()"),
+        )
     if operation in ("detach", "data", "detach_"):
-        return f"{here} gives the values without the history", "Keep the tensor itself on the way to the loss.", _unwrapped(
-            record, line, ".detach()" if operation == "detach" else ".data"
+        return (
+            f"{here} gives the values without the history",
+            "Keep the tensor itself on the way to the loss.",
+            _unwrapped(record, line, ".detach()" if operation == "detach" else ".data"),
         )
     if operation in _COPIES:
-        return f"{here} copies the values and leaves the history behind", "Keep the tensor itself.", _uncopied(record, line)
+        return (
+            f"{here} copies the values and leaves the history behind",
+            "Keep the tensor itself.",
+            _uncopied(record, line),
+        )
     if made.inference:
         return f"{here} ran in inference mode", "Compute what is to be trained outside the mode.", ()
     if not made.grad_enabled:
         switch = _switched_off(record, made)
         where = f", switched off{on_line(switch)}" if switch and switch != line else ""
-        return f"{here} ran with gradients switched off (no_grad){where}", "Compute what is to be trained with gradients on.", ()
+        return (
+            f"{here} ran with gradients switched off (no_grad){where}",
+            "Compute what is to be trained with gradients on.",
+            (),
+        )
     if made.dtype.startswith(_INTEGERS) or made.dtype.startswith("uint"):
         what = "an index" if operation in ("argmax", "argmin", "argsort", "multinomial") else f"{made.dtype} numbers"
-        return f"{here} gives {what}, which have no derivative".replace("an index, which have", "an index, which has"), (
-            "Use an operation with a slope: softmax or gather instead of an index, sigmoid instead of a comparison."
-        ), ()
+        return (
+            f"{here} gives {what}, which have no derivative".replace("an index, which have", "an index, which has"),
+            ("Use an operation with a slope: softmax or gather instead of an index, sigmoid instead of a comparison."),
+            (),
+        )
     return f"{here} gives a result without history", "Keep the tensor itself on the way to the loss.", ()
 
 
 def _switched_off(record: Record, made: Made) -> int | None:
-    before = [m for m in record.result.modes if not m.enabled and made.line and m.line and m.moment <= (made.moment or 0)]
+    before = [
+        m for m in record.result.modes if not m.enabled and made.line and m.line and m.moment <= (made.moment or 0)
+    ]
     return before[-1].line if before else None
 
 
@@ -94,14 +119,21 @@ def _uncopied(record: Record, line: int | None) -> tuple[Edit, ...]:
         return ()
     stripped = text.strip()
     for node in ast.walk(statement):
-        if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords and ast.unparse(node.func) in ("torch.tensor", "torch.as_tensor"):
+        if (
+            isinstance(node, ast.Call)
+            and len(node.args) == 1
+            and not node.keywords
+            and ast.unparse(node.func) in ("torch.tensor", "torch.as_tensor")
+        ):
             inner, outer = ast.get_source_segment(stripped, node.args[0]), ast.get_source_segment(stripped, node)
             if inner and outer:
                 return (Edit(line, text, text.replace(outer, inner, 1)),)
     return ()
 
 
-def explain_no_graph(record: Record, states: tuple[int, ...] | list[int], what: str, fails_on: int | None, call: str) -> Explained:
+def explain_no_graph(
+    record: Record, states: tuple[int, ...] | list[int], what: str, fails_on: int | None, call: str
+) -> Explained:
     """Why a tensor has no graph, from the operations that led to it."""
     found = break_of(record, states)
     if found is None:
@@ -120,30 +152,54 @@ def explain_no_graph(record: Record, states: tuple[int, ...] | list[int], what: 
         sites += site(switch, "gradients off from here") if switch != made.line else ()
     sites += site(made.line, "starts anew here", name) if source is not None and source.state == -1 else ()
     sites += site(fails_on, "fails here", call) if fails_on and fails_on != made.line else ()
-    evidence = {"operation": bare(made.operation), "from": (source.name if source else "") or "a result", "to": made.name or "a result"}
+    evidence = {
+        "operation": bare(made.operation),
+        "from": (source.name if source else "") or "a result",
+        "to": made.name or "a result",
+    }
     return Explained(f"{text}{follow}.", repair, sites, evidence, edits)
 
 
-def _nothing_required(record: Record, states: tuple[int, ...] | list[int], what: str, fails_on: int | None, call: str) -> Explained:
+def _nothing_required(
+    record: Record, states: tuple[int, ...] | list[int], what: str, fails_on: int | None, call: str
+) -> Explained:
     """No tensor behind ``states`` requires gradients."""
     leaves = [m for m in record.behind(states) if not m.inputs and m.dtype.startswith(("float", "bfloat", "complex"))]
     parameters = [m for m in leaves if not m.operation and m.name]
     off = next((m for m in record.behind(states) if m.inputs and not m.grad_enabled), None)
     if off is not None and any(t.requires_grad for t in record.result.tensors):
         text, repair, _ = why_cut(record, off, None)
-        sites = site(_switched_off(record, off) or off.line, "gradients off from here") + site(off.line, "cut here", off.name)
-        return Explained(f"{text}, so {what} has no graph.", repair, sites + site(fails_on, "fails here", call), {"operation": bare(off.operation)})
+        sites = site(_switched_off(record, off) or off.line, "gradients off from here") + site(
+            off.line, "cut here", off.name
+        )
+        return Explained(
+            f"{text}, so {what} has no graph.",
+            repair,
+            sites + site(fails_on, "fails here", call),
+            {"operation": bare(off.operation)},
+        )
     frozen = [m for m in parameters if any(t.name == m.name and not t.requires_grad for t in record.result.tensors)]
     born = [m for m in leaves if m.operation and m.line and m.name] or [m for m in leaves if m.operation and m.line]
     if frozen:
         names = ", ".join(m.name for m in frozen[:3])
-        where = [n for n, t in enumerate(record.lines, 1) if "requires_grad_(False)" in t or re.search(r"requires_grad\s*=\s*False", t)]
+        where = [
+            n
+            for n, t in enumerate(record.lines, 1)
+            if "requires_grad_(False)" in t or re.search(r"requires_grad\s*=\s*False", t)
+        ]
         text = f"{names} {'has' if len(frozen) == 1 else 'have'} requires_grad=False, and no other tensor behind {what} requires gradients: {what} has no graph."
-        return Explained(text, "Leave requires_grad on for what is to be trained.", site(where[0] if where else None, "frozen here", names) + site(fails_on, "fails here", call), {"frozen": len(frozen)})
+        return Explained(
+            text,
+            "Leave requires_grad on for what is to be trained.",
+            site(where[0] if where else None, "frozen here", names) + site(fails_on, "fails here", call),
+            {"frozen": len(frozen)},
+        )
     named = ", ".join(f"{m.name} (line {m.line})" for m in born[:3] if m.name)
     where = f" It was made from {named}." if named else ""
     text = f"{what} has no graph: no tensor that it was made from requires gradients.{where}"
-    sites = tuple(s for m in born[:2] for s in site(m.line, "born without requires_grad", m.name)) + site(fails_on, "fails here", call)
+    sites = tuple(s for m in born[:2] for s in site(m.line, "born without requires_grad", m.name)) + site(
+        fails_on, "fails here", call
+    )
     repair = f"Create what is to be trained with requires_grad=True{f', such as {born[0].name}' if born and born[0].name else ''}."
     return Explained(text, repair, sites, {"leaves that require gradients": 0})
 
@@ -151,7 +207,9 @@ def _nothing_required(record: Record, states: tuple[int, ...] | list[int], what:
 def explain_refused_backward(record: Record, refused: Refused) -> Explained:
     """``backward`` or ``grad`` on tensors that have no graph."""
     states = [operand.state for operand in refused.operands]
-    what = next((o.name for o in refused.operands if o.name), "") or next((o.made_by for o in refused.operands if o.made_by), "the tensor")
+    what = next((o.name for o in refused.operands if o.name), "") or next(
+        (o.made_by for o in refused.operands if o.made_by), "the tensor"
+    )
     return explain_no_graph(record, states, what, refused.line, refused.operation)
 
 
@@ -165,7 +223,7 @@ def missing_graph(record: Record) -> Iterator[Finding]:
     found = break_of(record, [result.loss_state])
     if found is None:
         return
-    made, source = found
+    made, _ = found
     deliberate = not made.grad_enabled or made.inference
     why = explain_no_graph(record, [result.loss_state], "loss", None, "")
     yield Finding(
@@ -180,7 +238,9 @@ def explain_unused_input(record: Record, run: Pass, message: str) -> Explained |
     states = run.input_states
     if not states:
         return None
-    asked = record.made.get(states[int(number.group(1))] if number and int(number.group(1)) < len(states) else states[0])
+    asked = record.made.get(
+        states[int(number.group(1))] if number and int(number.group(1)) < len(states) else states[0]
+    )
     if asked is None:
         return None
     name = tensor_words(asked)
@@ -193,14 +253,21 @@ def explain_unused_input(record: Record, run: Pass, message: str) -> Explained |
             f"so there is no path from it back to {name}. torch says that {name} was not used."
         )
         sites = site(once.backward_line, "cut here", once.name) + site(run.line, "fails here", run.call)
-        return Explained(text, "Write backward with differentiable operations on saved tensors and remove once_differentiable.", sites, {"Function": once.name})
+        return Explained(
+            text,
+            "Write backward with differentiable operations on saved tensors and remove once_differentiable.",
+            sites,
+            {"Function": once.name},
+        )
     if shared is not None and asked.line:
         user = next((m for m in record.behind(run.roots) if shared.state in m.inputs), None)
         text = (
             f"There is no path from {name} to the result: {name} was made from {tensor_words(shared)}{on_line(asked.line)}, and the result was computed from "
             f"{tensor_words(shared)} itself{on_line(user.line if user else None)}, not from {name}."
         )
-        sites = site(asked.line, "made here, off the path", name) + site(user.line if user else None, "used here instead", tensor_words(shared))
+        sites = site(asked.line, "made here, off the path", name) + site(
+            user.line if user else None, "used here instead", tensor_words(shared)
+        )
         repair = f"Compute the result from {name}, or differentiate for {tensor_words(shared)} and take its part of the gradient. allow_unused=True would only hide this."
         return Explained(text, repair, sites + site(run.line, "fails here", run.call), {"asked for": name})
     text = f"There is no path from {name} to the result: no operation behind the result used {name}."
@@ -228,7 +295,13 @@ def result_read_for_grad(record: Record) -> Iterator[Finding]:
     sites = site(asked.line, "read here", name) + site(first.line if first else None, "result since here", name)
     sites += site(run.line if run else None, "passed through here", name)
     edits: tuple[Edit, ...] = ()
-    if first and run and run.line and first.name.isidentifier() and re.match(r"\s*[\w.()]+\.backward\(", record.text(run.line)):
+    if (
+        first
+        and run
+        and run.line
+        and first.name.isidentifier()
+        and re.match(r"\s*[\w.()]+\.backward\(", record.text(run.line))
+    ):
         edits = record.inserted(run.line, f"{first.name}.retain_grad()")
     evidence = {"results without .grad": sum(not t.is_leaf for t in record.result.tensors)}
     yield Finding(
@@ -258,11 +331,15 @@ def explain_none_gradient(record: Record, message: str, line: int | None) -> Exp
             f"{named.name} is a result since line {named.line}: the leaf that got the gradients has no name any more, and .grad of a "
             f"result is None."
         )
-        sites = site(named.line, "name moves to a result here", named.name) + site(line, "fails here", f"{named.name}.grad")
+        sites = site(named.line, "name moves to a result here", named.name) + site(
+            line, "fails here", f"{named.name}.grad"
+        )
         statement = record.text(named.line).strip()
         match = re.fullmatch(rf"{re.escape(named.name)} = {re.escape(named.name)} ([-+*/]) (.+)", statement)
         edits = (
-            record.replaced(named.line, f"with torch.no_grad():\n    {named.name} {match.group(1)}= {match.group(2)}") if match and named.name.isidentifier() else ()
+            record.replaced(named.line, f"with torch.no_grad():\n    {named.name} {match.group(1)}= {match.group(2)}")
+            if match and named.name.isidentifier()
+            else ()
         )
         repair = f"Change the leaf in place: with torch.no_grad(): {named.name} -= ..."
         return Explained(text, repair, sites, {"is leaf": False, "node": named.grad_fn}, edits)
@@ -295,12 +372,11 @@ def unused_leaves(record: Record) -> Iterator[Finding]:
     one = len(missing) == 1
     cut = next((c for c in result.cuts if c.source and c.source == missing[0].name), None)
     line = cut.line if cut else missing[0].line
-    if cut:
-        how = f" It was used, but {cut.operation}{on_line(cut.line)} took it out of the graph."
-    else:
-        how = ""
+    how = f" It was used, but {cut.operation}{on_line(cut.line)} took it out of the graph." if cut else ""
     text = f"{names} require{'s' if one else ''} gradients, but no operation on the way to the result used {'it' if one else 'them'}, so .grad stays None.{how}"
-    sites = (site(cut.line, "cut here", cut.source) if cut else ()) + site(missing[0].line, "born here", missing[0].name)
+    sites = (site(cut.line, "cut here", cut.source) if cut else ()) + site(
+        missing[0].line, "born here", missing[0].name
+    )
     yield Finding(
         "warning", f"{names}: .grad is None", text, {"leaves without a gradient": len(missing)}, line,
         "Use the tensor in the loss, or leave it out of the optimizer.", sites=sites,

@@ -20,12 +20,13 @@ from lab.experiments.autograd_graph.findings.record import (
     words,
 )
 from lab.quantities import number_text
-from lab.records.graph import Made, Node, NonFinite, Pass, Plain, Step
+from lab.records.graph import Node, Pass, Plain, Step
+from lab.records.operations import Made, NonFinite
 
 
 def nan_in_forward(record: Record) -> Iterator[Finding]:
     """The first NaN (or infinity) of the forward that reached a loss or is still there at the end."""
-    if (record.result.fault and record.result.fault.type not in ("RuntimeError", "AssertionError", "ValueError")):
+    if record.result.fault and record.result.fault.type not in ("RuntimeError", "AssertionError", "ValueError"):
         return
     seen = [n for n in record.result.nonfinite if n.line and (n.reaches or n.lasts)]
     nan = next((n for n in seen if n.kind == "NaN"), None)
@@ -35,11 +36,16 @@ def nan_in_forward(record: Record) -> Iterator[Finding]:
     origin = _origin_of_infinity(record, nan)
     what, repair = mechanism(nan)
     text = f"{bare(nan.operation)}{on_line(nan.line)}{module_words(nan.module)} {what}."
-    sites = site(nan.line, "became NaN here", nan.name or named_index(bare(nan.operation), nan.index), _given(nan), "NaN")
+    sites = site(
+        nan.line, "became NaN here", nan.name or named_index(bare(nan.operation), nan.index), _given(nan), "NaN"
+    )
     if origin is not None:
         first, repair = mechanism(origin)
         text = f"{bare(origin.operation)}{on_line(origin.line)} {first}; {text}"
-        sites = site(origin.line, "became infinite here", origin.name or bare(origin.operation), _given(origin), "infinity") + sites
+        sites = (
+            site(origin.line, "became infinite here", origin.name or bare(origin.operation), _given(origin), "infinity")
+            + sites
+        )
     passed = _passed_on(record, nan)
     if passed:
         text += f" {bare(passed.operation)}{on_line(passed.line)} only passed it on."
@@ -49,7 +55,9 @@ def nan_in_forward(record: Record) -> Iterator[Finding]:
     if quiet:
         text += f" The gradients are finite all the same: {quiet}, so anomaly mode stays quiet."
     evidence = {"given": _given(nan), "returned": "NaN", "elements": nan.count}
-    yield Finding("warning", f"{bare(nan.operation)} made NaN in the forward", text, evidence, nan.line, repair, sites=sites)
+    yield Finding(
+        "warning", f"{bare(nan.operation)} made NaN in the forward", text, evidence, nan.line, repair, sites=sites
+    )
 
 
 def _finite_gradients(record: Record) -> str:
@@ -68,7 +76,15 @@ def _infinite_loss(record: Record, seen: list[NonFinite]) -> Iterator[Finding]:
     what, repair = mechanism(first)
     text = f"{bare(first.operation)}{on_line(first.line)}{module_words(first.module)} {what}, and the loss is infinite."
     sites = site(first.line, "became infinite here", first.name or bare(first.operation), _given(first), "infinity")
-    yield Finding("warning", f"{bare(first.operation)} made infinity in the forward", text, {"given": _given(first)}, first.line, repair, sites=sites)
+    yield Finding(
+        "warning",
+        f"{bare(first.operation)} made infinity in the forward",
+        text,
+        {"given": _given(first)},
+        first.line,
+        repair,
+        sites=sites,
+    )
 
 
 def _given(seen: NonFinite) -> str:
@@ -81,7 +97,10 @@ def _origin_of_infinity(record: Record, nan: NonFinite) -> NonFinite | None:
     if not nan.given_infinity:
         return None
     behind = {made.state for made in record.behind([nan.state])}
-    return next((n for n in record.result.nonfinite if n.kind == "infinity" and n.state in behind and n.moment < nan.moment), None)
+    return next(
+        (n for n in record.result.nonfinite if n.kind == "infinity" and n.state in behind and n.moment < nan.moment),
+        None,
+    )
 
 
 def _passed_on(record: Record, nan: NonFinite) -> Made | None:
@@ -96,17 +115,33 @@ def mechanism(seen: NonFinite) -> tuple[str, str]:
     """("got −2 and returned NaN", what to do): the named mechanism only where the numbers are those of it."""
     operation, values = bare(seen.operation), [v for v in seen.at_index if isinstance(v, (int, float))]
     first = values[0] if values else None
-    second = values[1] if len(values) > 1 else next((float(n) for n in seen.numbers if isinstance(n, (int, float))), None)
+    second = (
+        values[1] if len(values) > 1 else next((float(n) for n in seen.numbers if isinstance(n, (int, float))), None)
+    )
     result = "NaN" if seen.kind == "NaN" else "infinity"
     where = f" at {list(seen.index)}" if seen.index and seen.elements > 1 else ""
-    got = f"got {', '.join(number_text(float(v)) for v in values)}{where} and returned {result}" if values else f"returned {result}{where}"
+    got = (
+        f"got {', '.join(number_text(float(v)) for v in values)}{where} and returned {result}"
+        if values
+        else f"returned {result}{where}"
+    )
     if seen.kind == "infinity":
         return _infinity(operation, first, second, got)
     if operation in ("log", "sqrt", "log2", "log10", "rsqrt", "log1p") and first is not None and first < 0:
-        return f"{got}: it has no value below {'−1' if operation == 'log1p' else '0'}", "Keep its input in range: clamp(min=1e-8) before it, or where() on the input."
-    if operation in ("var", "std", "var_mean", "std_mean") and seen.operands and math.prod(seen.operands[0].shape or (2,)) == 1:
+        return (
+            f"{got}: it has no value below {'−1' if operation == 'log1p' else '0'}",
+            "Keep its input in range: clamp(min=1e-8) before it, or where() on the input.",
+        )
+    if (
+        operation in ("var", "std", "var_mean", "std_mean")
+        and seen.operands
+        and math.prod(seen.operands[0].shape or (2,)) == 1
+    ):
         n = math.prod(seen.operands[0].shape or (1,))
-        return f"of {n} value divides by n − 1 = 0: 0 / 0 is NaN", "correction=0 divides by n; or give it more than one value."
+        return (
+            f"of {n} value divides by n − 1 = 0: 0 / 0 is NaN",
+            "correction=0 divides by n; or give it more than one value.",
+        )
     if operation == "mean" and seen.operands and math.prod(seen.operands[0].shape or (1,)) == 0:
         return "of no elements divides 0 by 0", "Check that something is selected before the mean."
     if operation in ("div", "truediv", "divide") and first is not None and second is not None:
@@ -114,16 +149,25 @@ def mechanism(seen: NonFinite) -> tuple[str, str]:
             return f"{got}: 0 / 0", "Add eps to the divisor, or where() on the divisor before the division."
         if math.isinf(first) and math.isinf(second):
             return f"made ∞ / ∞ = NaN{where}", "Compute it in a form that does not overflow."
-    if operation in ("sub", "add") and first is not None and second is not None and math.isinf(first) and math.isinf(second):
+    if (
+        operation in ("sub", "add")
+        and first is not None
+        and second is not None
+        and math.isinf(first)
+        and math.isinf(second)
+    ):
         return f"made ∞ − ∞ = NaN{where}", "Keep infinity out of it: clamp, or mask before the operation."
     if operation in ("mul", "multiply") and first is not None and second is not None and {0.0} & {first, second}:
         return f"made 0 · ∞ = NaN{where}", "Mask the input of what became infinite, not its output."
     if operation in ("softmax", "log_softmax", "attention") and seen.given_infinity:
-        return f"got a row in which every entry is −∞ and returned NaN{where}: 0 / 0", "Keep one entry of each row open, or leave fully masked rows out."
-    if operation == "attention":
-        return f"returned NaN{where}: softmax over a row that is masked completely is 0 / 0" if any(o.dtype == "bool" for o in seen.operands) else got, (
-            "Leave fully masked rows out, or keep one entry open."
+        return (
+            f"got a row in which every entry is −∞ and returned NaN{where}: 0 / 0",
+            "Keep one entry of each row open, or leave fully masked rows out.",
         )
+    if operation == "attention":
+        return f"returned NaN{where}: softmax over a row that is masked completely is 0 / 0" if any(
+            o.dtype == "bool" for o in seen.operands
+        ) else got, ("Leave fully masked rows out, or keep one entry open.")
     if operation == "pow" and first is not None and first < 0:
         return f"{got}: a negative number to a broken power has no real value", "Keep its base positive."
     return got, "Look at what this operation was given; keep its input in the range where it has a value."
@@ -131,10 +175,15 @@ def mechanism(seen: NonFinite) -> tuple[str, str]:
 
 def _infinity(operation: str, first: float | None, second: float | None, got: str) -> tuple[str, str]:
     if operation in ("exp", "expm1", "exp2", "cosh", "sinh") and first is not None:
-        return f"{got}: it overflows", "Compute it in a form that does not overflow: subtract the maximum, or sigmoid, softplus, logsumexp."
+        return (
+            f"{got}: it overflows",
+            "Compute it in a form that does not overflow: subtract the maximum, or sigmoid, softplus, logsumexp.",
+        )
     if operation in ("log", "log2", "log10") and first == 0:
         return f"{got.replace('infinity', '−infinity')}", "Keep its input above 0: clamp(min=1e-8) or log1p."
-    if operation in ("div", "truediv", "divide", "reciprocal") and (second == 0 or (operation == "reciprocal" and first == 0)):
+    if operation in ("div", "truediv", "divide", "reciprocal") and (
+        second == 0 or (operation == "reciprocal" and first == 0)
+    ):
         return f"{got}: a division by 0", "Add eps to the divisor."
     return got, "Keep its input smaller, or compute in a wider dtype."
 
@@ -152,20 +201,34 @@ def nan_in_backward(record: Record) -> Iterator[Finding]:
                 break
     if not told:
         return
-    culprit = next((entry for entry in told if any(math.isnan(n) for given in entry[1].given for n in numbers(given))), told[0])
+    culprit = next(
+        (entry for entry in told if any(math.isnan(n) for given in entry[1].given for n in numbers(given))), told[0]
+    )
     run, step, node = culprit
     bad = next(given for given in step.given if not finite(given))
     why, repair = _slope(record, node, step, bad)
     text = f"{node.label}{on_line(node.line)}{module_words(node.module)} received {words(step.incoming)} and handed on {words(bad)}. {why}"
     others = _other_passes(record, told, run)
-    sites = site(node.line, "became NaN here" if any(map(math.isnan, numbers(bad))) else "became infinite here", node.label, words(step.incoming), words(bad))
+    sites = site(
+        node.line,
+        "became NaN here" if any(map(math.isnan, numbers(bad))) else "became infinite here",
+        node.label,
+        words(step.incoming),
+        words(bad),
+    )
     sites += site(run.line, "backward runs here", run.call) if run.line != node.line else ()
     for other, _, other_node in told:
         if other is not run:
             sites += site(other_node.line, "became NaN here", other_node.label)
     evidence = {"incoming": words(step.incoming), "handed on": words(bad)}
     yield Finding(
-        "warning", f"The first non-finite gradient comes from {node.label}", f"{text}{others}", evidence, node.line, repair, sites=sites
+        "warning",
+        f"The first non-finite gradient comes from {node.label}",
+        f"{text}{others}",
+        evidence,
+        node.line,
+        repair,
+        sites=sites,
     )
 
 
@@ -186,13 +249,23 @@ def _slope(record: Record, node: Node, step: Step, bad: Plain) -> tuple[str, str
     if inputs and incoming and given and len(inputs) == len(incoming) == len(given):
         at = next(i for i, v in enumerate(given) if not math.isfinite(v))
         point = number_text(inputs[at])
-        if math.isnan(given[at]) and incoming[at] == 0 and _infinite_slope(node.label, inputs[at], outputs[at] if outputs and at < len(outputs) else None):
+        if (
+            math.isnan(given[at])
+            and incoming[at] == 0
+            and _infinite_slope(node.label, inputs[at], outputs[at] if outputs and at < len(outputs) else None)
+        ):
             text = f"At {point} the slope of {node.label} is infinite, and 0 times infinity is NaN."
             if where:
                 text += f" {where} masks the output, not the slope."
-            return text, f"Make the input of {node.label} safe before it (where() or clamp(min=eps) on the input), not its output."
+            return (
+                text,
+                f"Make the input of {node.label} safe before it (where() or clamp(min=eps) on the input), not its output.",
+            )
         if math.isinf(given[at]):
-            return f"At {point} the slope of {node.label} is infinite.", f"Keep the input of {node.label} away from this point: add eps under it."
+            return (
+                f"At {point} the slope of {node.label} is infinite.",
+                f"Keep the input of {node.label} away from this point: add eps under it.",
+            )
         return f"The point is {point}.", f"Keep the input of {node.label} away from this point."
     if node.label.startswith("linalg_eigh") or node.label.startswith("linalg_svd") or node.label == "linalg_eig":
         return (
@@ -211,8 +284,10 @@ def _infinite_slope(label: str, point: float, value: float | None) -> bool:
 def _masked_later(record: Record, node: Node) -> str:
     """The where or the mask that took this node's output, in words."""
     for made in record.result.made:
-        if node.state is not None and made.operation in ("where", "masked_fill") and any(
-            node.state in m.inputs or m.state == node.state for m in record.behind([made.state])
+        if (
+            node.state is not None
+            and made.operation in ("where", "masked_fill")
+            and any(node.state in m.inputs or m.state == node.state for m in record.behind([made.state]))
         ):
             return f"{made.operation}{on_line(made.line)}"
     return ""

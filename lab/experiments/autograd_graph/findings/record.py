@@ -12,7 +12,8 @@ from typing import Any
 from lab.contract import Edit, Site
 from lab.experiments.autograd_graph.schema import Result
 from lab.quantities import number_text
-from lab.records.graph import Made, Node, Pass, Plain, Saved, Step, Written
+from lab.records.graph import Node, Pass, Plain, Saved, Step
+from lab.records.operations import Made, Written
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,11 @@ def words(value: Plain) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, dict):
-        return f"a tensor {value.get('shape')} of norm {number_text(float(value['norm']))}" if "norm" in value else "a tensor"
+        return (
+            f"a tensor {value.get('shape')} of norm {number_text(float(value['norm']))}"
+            if "norm" in value
+            else "a tensor"
+        )
     if isinstance(value, list):
         shown = [words(item) for item in value[:4]]
         return f"({', '.join(shown)}{', …' if len(value) > 4 else ''})"

@@ -5,12 +5,20 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from lab.contract import Finding
 from lab.experiments.autograd_graph.findings.record import Record, bare, is_zero, on_line, site, tensor_words, words
-from lab.records.graph import Hook, Made
+from lab.records.operations import Hook, Made
 
-_LOSSES = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits"}
+_LOSSES = {
+    "mse_loss",
+    "l1_loss",
+    "smooth_l1_loss",
+    "huber_loss",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+}
 
 
 def accumulated(record: Record) -> Iterator[Finding]:
@@ -60,7 +68,11 @@ def stepped_without_gradient(record: Record) -> Iterator[Finding]:
             f"{last.caller or 'grad = None'}{'()' if last.caller else ''}{on_line(last.line)} cleared the gradients that {run.call}{on_line(run.line)} had brought, before "
             f"{step.optimizer}.step(){on_line(step.line)}: all {len(step.parameters)} parameters had .grad None, so nothing moved."
         )
-        sites = site(last.line, "cleared here", last.leaf) + site(step.line, "steps here without gradients", step.optimizer) + site(run.line, "gradients made here", run.call)
+        sites = (
+            site(last.line, "cleared here", last.leaf)
+            + site(step.line, "steps here without gradients", step.optimizer)
+            + site(run.line, "gradients made here", run.call)
+        )
         yield Finding(
             "warning", "step() found no gradients", text, {"parameters without .grad": len(step.without_gradient)}, last.line,
             "Order: zero_grad, backward, step.", sites=sites,
@@ -88,23 +100,56 @@ def clipped_after_step(record: Record) -> Iterator[Finding]:
         "no update used a clipped gradient."
     )
     sites = site(clip.line, "clipped here, too late", clip.name) + site(step.line, "stepped here", step.optimizer)
-    yield Finding("warning", "Gradients are clipped after the step", text, {"clipped": len(clips), "used by a step": 0}, clip.line, "Order: backward, clip, step.", sites=sites)
+    yield Finding(
+        "warning",
+        "Gradients are clipped after the step",
+        text,
+        {"clipped": len(clips), "used by a step": 0},
+        clip.line,
+        "Order: backward, clip, step.",
+        sites=sites,
+    )
 
 
 def frozen_by_load(record: Record) -> Iterator[Finding]:
     """Results with a graph that were copied into parameters without it."""
-    loads = [w for w in record.result.written if w.caller == "load_state_dict" and w.operation == "copy_" and not w.grad_enabled]
+    loads = [
+        w
+        for w in record.result.written
+        if w.caller == "load_state_dict" and w.operation == "copy_" and not w.grad_enabled
+    ]
     for load in loads:
         made = record.made.get(load.state)
-        source = next((record.made[i] for i in made.inputs if i in record.made and record.made[i].requires_grad and not record.made[i].is_leaf), None) if made else None
+        source = (
+            next(
+                (
+                    record.made[i]
+                    for i in made.inputs
+                    if i in record.made and record.made[i].requires_grad and not record.made[i].is_leaf
+                ),
+                None,
+            )
+            if made
+            else None
+        )
         if source is None:
             continue
         text = (
             f"load_state_dict{on_line(load.line)} copied {tensor_words(source)} into {load.name} in place and without a graph: the way from a loss through {tensor_words(source)} "
             f"back to what it was computed from is cut there."
         )
-        sites = site(load.line, "cut here", load.name, "requires gradients", "no history") + site(source.line, "computed here", tensor_words(source))
-        yield Finding("warning", "load_state_dict cuts the graph", text, {"into": load.name}, load.line, "torch.func.functional_call(module, tensors, inputs) runs a module with given tensors and keeps the graph.", sites=sites)
+        sites = site(load.line, "cut here", load.name, "requires gradients", "no history") + site(
+            source.line, "computed here", tensor_words(source)
+        )
+        yield Finding(
+            "warning",
+            "load_state_dict cuts the graph",
+            text,
+            {"into": load.name},
+            load.line,
+            "torch.func.functional_call(module, tensors, inputs) runs a module with given tensors and keeps the graph.",
+            sites=sites,
+        )
         return
 
 
@@ -127,7 +172,10 @@ def _changed(record: Record, put: list[Hook], changing: list[Hook]) -> Finding:
     first = changing[0]
     same = [h for h in put if h.name == first.name and h.node == first.node] or changing
     parts = [
-        f"line {h.line}: {words(h.calls[-1][0])} in, {words(h.calls[-1][1])} out" if h.changed else f"line {h.line}: saw {words(h.calls[-1][0])}" for h in same[:4]
+        f"line {h.line}: {words(h.calls[-1][0])} in, {words(h.calls[-1][1])} out"
+        if h.changed
+        else f"line {h.line}: saw {words(h.calls[-1][0])}"
+        for h in same[:4]
     ]
     lines = {h.line for h in changing}
     several = len(changing) > 1 and len(lines) == 1
@@ -137,11 +185,21 @@ def _changed(record: Record, put: list[Hook], changing: list[Hook]) -> Finding:
         text = f"{name} has {len(changing)} hooks, all put{on_line(first.line)}: each pass runs every one of them. The last time {words(changing[0].calls[-1][0])} became {words(changing[-1].calls[-1][1])}."
     retained = next((h for h in record.result.hooks if h.kind == "retain_grad" and h.node == first.node), None)
     if retained:
-        text += f" retain_grad{on_line(retained.line)} records last, after all hooks: {words(changing[-1].calls[-1][1])}."
-    sites = tuple(s for h in changing[:3] for s in site(h.line, "gradient changed here", name, words(h.calls[-1][0]), words(h.calls[-1][1])))
+        text += (
+            f" retain_grad{on_line(retained.line)} records last, after all hooks: {words(changing[-1].calls[-1][1])}."
+        )
+    sites = tuple(
+        s
+        for h in changing[:3]
+        for s in site(h.line, "gradient changed here", name, words(h.calls[-1][0]), words(h.calls[-1][1]))
+    )
     sites = tuple(dict.fromkeys(sites))
     evidence = {"in": words(first.calls[-1][0]), "out": words(changing[-1].calls[-1][1]), "hooks": len(same)}
-    repair = "Register it once, before the loop, or keep the handle and remove() it." if several else "Leave the hook out to get the plain gradient."
+    repair = (
+        "Register it once, before the loop, or keep the handle and remove() it."
+        if several
+        else "Leave the hook out to get the plain gradient."
+    )
     level = "warning" if several else "surprise"
     return Finding(level, f"A hook changes the gradient of {name}", text, evidence, first.line, repair, sites=sites)
 
@@ -150,9 +208,21 @@ def _two_nodes(record: Record) -> Finding | None:
     """Hooks on one name before and after an in-place write: they sit on different nodes."""
     for before in record.result.hooks:
         for after in record.result.hooks:
-            if before.moment >= after.moment or before.node == after.node or before.name != after.name or not before.name:
+            if (
+                before.moment >= after.moment
+                or before.node == after.node
+                or before.name != after.name
+                or not before.name
+            ):
                 continue
-            write = next((w for w in record.result.written if w.name == before.name and before.moment <= w.moment <= after.moment), None)
+            write = next(
+                (
+                    w
+                    for w in record.result.written
+                    if w.name == before.name and before.moment <= w.moment <= after.moment
+                ),
+                None,
+            )
             if write is None or not before.calls or not after.calls:
                 continue
             old, new = words(before.calls[-1][0]), words(after.calls[-1][0])
@@ -160,8 +230,20 @@ def _two_nodes(record: Record) -> Finding | None:
                 f"{write.operation}{on_line(write.line)} gave {before.name} a second node. The hook{on_line(before.line)} stays on the first and saw {old}; "
                 f"the hook{on_line(after.line)} sits on the second and saw {new}."
             )
-            sites = site(write.line, "second node from here", before.name, old, new) + site(before.line, "hook on the first node") + site(after.line, "hook on the second node")
-            return Finding("surprise", f"A hook stays on the old {before.name}", text, {"first node": old, "second node": new}, write.line, "Put hooks after the last in-place write.", sites=sites)
+            sites = (
+                site(write.line, "second node from here", before.name, old, new)
+                + site(before.line, "hook on the first node")
+                + site(after.line, "hook on the second node")
+            )
+            return Finding(
+                "surprise",
+                f"A hook stays on the old {before.name}",
+                text,
+                {"first node": old, "second node": new},
+                write.line,
+                "Put hooks after the last in-place write.",
+                sites=sites,
+            )
     return None
 
 
@@ -186,7 +268,11 @@ def broadcast_loss(record: Record) -> Iterator[Finding]:
             f"{bare(made.operation)}{on_line(made.line)} compares {names[0]} {list(shapes[0])} with {names[1]} {list(shapes[1])}: broadcasting makes {list(grown)} of them, "
             f"{math.prod(grown)} pairs instead of {max(math.prod(s) for s in shapes)}. The minimum of such a loss is the mean of the targets."
         )
-        sites = site(made.line, "broadcast here", names[0], list(shapes[0]), list(grown)) + site(first.line, "shape from here", names[0]) + site(second.line, "shape from here", names[1])
+        sites = (
+            site(made.line, "broadcast here", names[0], list(shapes[0]), list(grown))
+            + site(first.line, "shape from here", names[0])
+            + site(second.line, "shape from here", names[1])
+        )
         sites = tuple(s for i, s in enumerate(sites) if i == 0 or s.line != made.line)
         yield Finding(
             "warning", f"The loss compares {list(shapes[0])} with {list(shapes[1])}", text, {"pairs": math.prod(grown), "values": max(math.prod(s) for s in shapes)}, made.line,
@@ -229,7 +315,15 @@ def gradcheck_in_single_precision(record: Record) -> Iterator[Finding]:
         f"gradcheck{on_line(warned.line)} moves its input by 1e-6 and compares differences. In float32 a number near 20 is rounded to steps of 2e-6: the difference is "
         "mostly rounding, so a correct derivative can fail."
     )
-    yield Finding("warning", "gradcheck runs in float32", text, {"step": 1e-6}, warned.line, "Give it float64 inputs.", sites=site(warned.line, "checked in float32 here", "gradcheck"))
+    yield Finding(
+        "warning",
+        "gradcheck runs in float32",
+        text,
+        {"step": 1e-6},
+        warned.line,
+        "Give it float64 inputs.",
+        sites=site(warned.line, "checked in float32 here", "gradcheck"),
+    )
 
 
 def scatter_twice(record: Record) -> Iterator[Finding]:
@@ -237,7 +331,9 @@ def scatter_twice(record: Record) -> Iterator[Finding]:
     for made in record.result.made:
         if bare(made.operation) not in ("scatter", "scatter_", "index_put", "index_put_", "index_copy", "index_copy_"):
             continue
-        index = next((record.made[i] for i in made.inputs if i in record.made and record.made[i].dtype == "int64"), None)
+        index = next(
+            (record.made[i] for i in made.inputs if i in record.made and record.made[i].dtype == "int64"), None
+        )
         if index is None or not isinstance(index.value, list) or any(isinstance(v, list) for v in index.value):
             continue
         repeated = sorted({v for v in index.value if index.value.count(v) > 1})
@@ -246,7 +342,15 @@ def scatter_twice(record: Record) -> Iterator[Finding]:
                 f"{bare(made.operation)}{on_line(made.line)} writes to place {', '.join(map(str, repeated))} more than once: one of the values stays, "
                 "and which one is not defined. backward gives the gradient of that place to all of them."
             )
-            yield Finding("warning", f"{bare(made.operation)} with a repeated index", text, {"repeated": str(repeated)}, made.line, "scatter_add or scatter_reduce says what happens to several values.", sites=site(made.line, "repeated index here", tensor_words(index)))
+            yield Finding(
+                "warning",
+                f"{bare(made.operation)} with a repeated index",
+                text,
+                {"repeated": str(repeated)},
+                made.line,
+                "scatter_add or scatter_reduce says what happens to several values.",
+                sites=site(made.line, "repeated index here", tensor_words(index)),
+            )
             return
 
 
@@ -257,10 +361,18 @@ def growing_history(record: Record) -> Iterator[Finding]:
         if run.line and not run.error:
             lengths.setdefault(run.line, []).append(run.length)
     for line, counts in lengths.items():
-        growing = len(counts) >= 3 and all(a < b for a, b in zip(counts, counts[1:], strict=False))
+        growing = len(counts) >= 3 and all(a < b for a, b in pairwise(counts))
         if growing:
             text = f"The pass{on_line(line)} walked {counts[0]} nodes the first time and {counts[-1]} the last: each graph contains the ones before it."
-            yield Finding("warning", "The graph grows from step to step", text, {"first": counts[0], "last": counts[-1]}, line, "Detach what is carried from one step to the next.", sites=site(line, "grows here", "", counts[0], counts[-1]))
+            yield Finding(
+                "warning",
+                "The graph grows from step to step",
+                text,
+                {"first": counts[0], "last": counts[-1]},
+                line,
+                "Detach what is carried from one step to the next.",
+                sites=site(line, "grows here", "", counts[0], counts[-1]),
+            )
             return
 
 
@@ -273,18 +385,42 @@ def drawn_by_torchviz(record: Record) -> Iterator[Finding]:
         given = re.search(r"params\s*=\s*\{(.*?)\}", text)
         if parameters and given and "named_parameters" not in text:
             said = f"make_dot{on_line(number)} writes only the names that params gives it; {', '.join(parameters[:2])} {'are' if len(parameters) > 1 else 'is'} not there and drawn without a name."
-            yield Finding("fact", "torchviz names only what params holds", said, {"parameters": len(parameters)}, number, "Add dict(module.named_parameters()) to params.", sites=site(number, "drawn here", "make_dot"))
+            yield Finding(
+                "fact",
+                "torchviz names only what params holds",
+                said,
+                {"parameters": len(parameters)},
+                number,
+                "Add dict(module.named_parameters()) to params.",
+                sites=site(number, "drawn here", "make_dot"),
+            )
             return
-        twice = next((n for n in record.all_nodes if len({s.leaf for s in n.saved if s.leaf}) == 1 and sum(bool(s.leaf) for s in n.saved) > 1), None)
+        twice = next(
+            (
+                n
+                for n in record.all_nodes
+                if len({s.leaf for s in n.saved if s.leaf}) == 1 and sum(bool(s.leaf) for s in n.saved) > 1
+            ),
+            None,
+        )
         if "show_saved=True" in text:
             leaf = next((s.leaf for s in twice.saved if s.leaf), "") if twice else _squared(record, text)
             if leaf:
                 said = f"{leaf} is a leaf and both saved operands of one mul. torchviz gives a tensor one box by its identity: the three roles are drawn as one box{on_line(number)}."
-                yield Finding("fact", "torchviz draws one box for a tensor in several roles", said, {"roles": 3}, number, "The tags of the picture here name each slot.", sites=site(number, "drawn here", leaf))
+                yield Finding(
+                    "fact",
+                    "torchviz draws one box for a tensor in several roles",
+                    said,
+                    {"roles": 3},
+                    number,
+                    "The tags of the picture here name each slot.",
+                    sites=site(number, "drawn here", leaf),
+                )
                 return
 
 
 def _squared(record: Record, text: str) -> str:
     match = re.search(r"\b(\w+) \* \1\b", text)
-    return match.group(1) if match and any(t.name == match.group(1) and t.is_leaf for t in record.result.tensors) else ""
-
+    return (
+        match.group(1) if match and any(t.name == match.group(1) and t.is_leaf for t in record.result.tensors) else ""
+    )

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from lab.contract import Finding
 from lab.experiments.autograd_graph.findings.record import Record, finite, flat, is_zero, on_line, site, words
 from lab.quantities import number_text
-from lab.records.graph import Checked, Node, Pass, Step
+from lab.records.graph import Node, Pass, Step
+from lab.records.operations import Checked
 
 _STEPS = {"round", "floor", "ceil", "trunc", "sign", "sgn", "fix", "heaviside"}
 _CLAMPS = {"clamp", "clamp_min", "clamp_max", "hardtanh", "hardsigmoid", "relu6", "hardtanh_"}
@@ -57,14 +58,30 @@ def _why_zero(record: Record, node: Node, step: Step) -> tuple[str, str]:
         for i, values in zip(made.inputs, inputs, strict=True):
             if values is not None and not any(values):
                 name = record.made[i].name or "the other factor"
-                return f"{name} is 0, and the derivative of a product is the other factor", "Check the factor or mask that is 0."
-        return ("the constant factor is 0", "Check the factor that is 0.") if not any(inputs[0] or [0.0]) or _constant_zero(record, node) else ("", "")
+                return (
+                    f"{name} is 0, and the derivative of a product is the other factor",
+                    "Check the factor or mask that is 0.",
+                )
+        return (
+            ("the constant factor is 0", "Check the factor that is 0.")
+            if not any(inputs[0] or [0.0]) or _constant_zero(record, node)
+            else ("", "")
+        )
     if label in _RECTIFIERS and first is not None and all(v <= 0 for v in first):
-        return f"all of its {len(first)} inputs are 0 or below, where {label} is flat", "Check the scale of the inputs and the bias before it."
+        return (
+            f"all of its {len(first)} inputs are 0 or below, where {label} is flat",
+            "Check the scale of the inputs and the bias before it.",
+        )
     if label in _CLAMPS and first is not None:
-        return f"every input is outside the range of {label}, where it is flat", "Widen the range, or clamp what is shown and not what is trained."
+        return (
+            f"every input is outside the range of {label}, where it is flat",
+            "Widen the range, or clamp what is shown and not what is trained.",
+        )
     if node.kind == "custom":
-        return "that is what its backward in Python returned", "Check the backward of this Function in float64 with gradcheck."
+        return (
+            "that is what its backward in Python returned",
+            "Check the backward of this Function in float64 with gradcheck.",
+        )
     if any(s.changed_line for s in node.saved):
         return "", ""
     checked = [c for c in record.result.checked if c.node == node.id]
@@ -74,7 +91,7 @@ def _why_zero(record: Record, node: Node, step: Step) -> tuple[str, str]:
 
 
 def _constant_zero(record: Record, node: Node) -> bool:
-    return f"* 0" in record.text(node.line) and f"* 0." not in record.text(node.line)
+    return "* 0" in record.text(node.line) and "* 0." not in record.text(node.line)
 
 
 def _partial(record: Record, run: Pass, node: Node, step: Step) -> Finding | None:
@@ -91,7 +108,10 @@ def _partial(record: Record, run: Pass, node: Node, step: Step) -> Finding | Non
     if not stuck:
         return None
     name = taken.name if taken and taken.name else "its input"
-    shown = " and ".join(f"{name}[{i}] = {number_text(points[i])}" if len(points) > 1 else f"{name} = {number_text(points[i])}" for i in stuck[:3])
+    shown = " and ".join(
+        f"{name}[{i}] = {number_text(points[i])}" if len(points) > 1 else f"{name} = {number_text(points[i])}"
+        for i in stuck[:3]
+    )
     text = (
         f"{node.label}{on_line(node.line)} hands on 0 for {shown}{', …' if len(stuck) > 3 else ''}, which lie outside its range, although a gradient arrives. "
         f"{len(stuck)} of {len(points)} elements get no gradient: they cannot come back."
@@ -99,7 +119,15 @@ def _partial(record: Record, run: Pass, node: Node, step: Step) -> Finding | Non
     evidence = {"elements without gradient": len(stuck), "of": len(points)}
     sites = site(node.line, "becomes zero here", name, words(step.incoming), words(step.given[0]))
     repair = "Clamp what is shown and not what is trained, or use a function with a slope such as sigmoid."
-    return Finding("surprise", f"{node.label} stops the gradient of {len(stuck)} of {len(points)} elements", text, evidence, node.line, repair, sites=sites)
+    return Finding(
+        "surprise",
+        f"{node.label} stops the gradient of {len(stuck)} of {len(points)} elements",
+        text,
+        evidence,
+        node.line,
+        repair,
+        sites=sites,
+    )
 
 
 def cancelled_paths(record: Record) -> Iterator[Finding]:
@@ -126,7 +154,15 @@ def cancelled_paths(record: Record) -> Iterator[Finding]:
                 s for node, _ in parts[:2] for s in site(node.line, "path starts here", node.label)
             )
             evidence = {f"through {node.label}": words(given) for node, given in parts[:3]}
-            yield Finding("surprise", f"The paths into {name} cancel", text, evidence, run.line, "Start from another gradient, or from a loss that is not the plain sum.", sites=sites)
+            yield Finding(
+                "surprise",
+                f"The paths into {name} cancel",
+                text,
+                evidence,
+                run.line,
+                "Start from another gradient, or from a loss that is not the plain sum.",
+                sites=sites,
+            )
             return
 
 

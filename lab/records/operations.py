@@ -136,6 +136,7 @@ class NonFinite:
     state: int
     numbers: tuple[Plain, ...]
     """Arguments that are numbers."""
+    dtype: str
     lasts: bool
     """A living tensor of the program holds it, or what was made of it, at the end."""
 
@@ -201,6 +202,8 @@ class Mode:
     moment: int
     line: int | None
     enabled: bool
+    inference: bool
+    """In inference mode, where it changes nothing."""
 
 
 @dataclass(frozen=True)
@@ -209,10 +212,8 @@ class Checked:
 
     operation: str
     line: int | None
-    node: int | None
     order: int
     """1 for the derivative, 2 for the derivative of the derivative."""
-    argument: str
     index: tuple[int, ...]
     at: float
     engine: float

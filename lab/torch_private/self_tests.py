@@ -150,13 +150,14 @@ def _data_reads() -> None:
 
     class Asked(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            asked.append(func == private.GET_DATA)
+            asked.append("data" if func == private.GET_DATA else "set" if func == private.SET_GRAD else "")
             return func(*args, **(kwargs or {}))
 
     x = torch.ones(1)
     with Asked():
         _ = x.data, x.grad
-    assert asked == [True, False], f"reads of data and grad were told as {asked}"
+        x.grad = None
+    assert asked == ["data", "", "set"], f"reads of data and grad, and grad = None, were told as {asked}"
 
 
 def _quiet_subclasses() -> None:

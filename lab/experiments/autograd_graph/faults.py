@@ -98,7 +98,7 @@ def explain_refused(record: Record, kind: str, message: str, line: int | None) -
     if "can't optimize a non-leaf Tensor" in message:
         return _non_leaf_optimized(record, line)
     if refused is None:
-        return None
+        return in_place.born_in_inference(record, line) if "nference tensor" in message else None
     written = in_place.explain_refused_write(record, refused)
     if written is not None:
         return written
@@ -174,7 +174,7 @@ def _shapes(record: Record, refused: Refused, message: str) -> Explained | None:
     )
     where = f" in {refused.module}" if refused.module else ""
     sizes = re.search(r"\((\d+)x(\d+) and (\d+)x(\d+)\)", message)
-    inner = f" The inner sizes {sizes.group(2)} and {sizes.group(3)} are not equal." if sizes else ""
+    inner = f" The inner sizes must be equal, and {sizes.group(2)} is not {sizes.group(3)}." if sizes else ""
     text = f"The shapes do not fit together in {refused.operation}{where}: {said}.{inner}"
     sites = site(refused.line, "fails here", refused.operation) + tuple(
         s

@@ -18,11 +18,13 @@ from lab.experiments.autograd_graph.schema import Params, Result
 from lab.instruments.describing.assigned import assigned_names
 from lab.instruments.graph.book import Graph
 from lab.instruments.graph.program_trace import ProgramTrace
+from lab.instruments.graph.slopes import check_custom, check_steps
 from lab.instruments.graph.tensor_log import State
 from lab.instruments.graph.to_records import Numbering, cut_records, named_records, pass_records
 from lab.instruments.graph.trail import Trail, custom_records
 from lab.program import run as program
 from lab.records.graph import Node
+from lab.records.operations import Checked
 from lab.torch_private import require
 
 NEEDED = (
@@ -99,6 +101,7 @@ def _read(params: Params, trace: ProgramTrace, ran: program.Ran, seconds: float)
         modes=trail.modes(),
         custom=custom_records(trace.custom_classes, program.FILE),
         asks_for_gradients=trace.asks_for_gradients(),
+        checked=_checked(trace),
     )
     return replace(result, fault=fault_of(ran.ended, result))
 
@@ -112,6 +115,7 @@ def _trail(params: Params, trace: ProgramTrace, ran: program.Ran, numbering: Num
     roots = [state for p in trace.passes.kept for state in p.roots]
     trail.reach([*roots, *([loss] if loss else [])])
     events = trace.recorder.events
+    trail.want(trace.recorder.tensors.state(t) for _, t in trace.named() if t.is_inference())
     refused = [operand.state for r in events.refusals for operand in r.operands]
     nonfinite = [seen.state for seen in trace.recorder.nonfinite.kept]
     asked = [state for p in trace.passes.kept for state in p.inputs or ()]
@@ -119,6 +123,21 @@ def _trail(params: Params, trace: ProgramTrace, ran: program.Ran, numbering: Num
     trail.want([*([loss] if loss else []), *nonfinite, *roots[-40:], *asked[-40:]])
     trail.want(hook.state for hook in events.hooks[-20:])
     return trail, loss
+
+
+def _checked(trace: ProgramTrace) -> tuple[Checked, ...]:
+    """Derivatives beside differences in float64, where they differ from each other or from them."""
+    own = [(cls, call) for cls, call in trace.applied if cls.__module__ == "__main__"]
+    second = any(p.create_graph for p in trace.passes.kept)
+    found = [*check_custom(own, second=second), *check_steps(list(trace.passes.kept))]
+    return tuple(c for c in found if not _agree(c))
+
+
+def _agree(c: Checked) -> bool:
+    numbers = (c.engine, c.left, c.right)
+    return all(map(math.isfinite, numbers)) and max(numbers) - min(numbers) <= 1e-3 * max(
+        map(abs, numbers), default=0.0
+    )
 
 
 def _last_walked(trace: ProgramTrace) -> Graph:

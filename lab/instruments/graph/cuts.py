@@ -69,6 +69,8 @@ def _reason(func: Any, name: str, target: torch.Tensor | None) -> Reason | None:
         return "leaves torch"
     if target is None:
         return None
+    if name.endswith("_like") or name.startswith("new_"):
+        return None  # the shape of the source, not its values
     if func in _COPIES:
         return "copy"
     if torch.is_inference_mode_enabled():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -96,6 +95,7 @@ class SeenMode:
     moment: int
     line: int | None
     enabled: bool
+    inference: bool
 
 
 @dataclass(eq=False)
@@ -142,12 +142,10 @@ class OptimizerSteps:
         self._handle: Any = None
 
     def __enter__(self) -> None:
-        owner = weakref.ref(self)
+        report = self._report
 
         def before(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-            here = owner()
-            if here is not None:
-                here._report(optimizer)
+            report(optimizer)
 
         self._handle = register_optimizer_step_pre_hook(before)
 

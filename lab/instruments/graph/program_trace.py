@@ -38,6 +38,8 @@ class ProgramTrace(TorchFunctionMode):
         self.book = GraphBook()
         self.passes = PassLog(self.own_look)
         self.cuts = CutLog()
+        self.applied: list[tuple[type, Operation]] = []
+        """Applications of a ``torch.autograd.Function``, the first of them."""
         self.custom_classes: dict[str, type] = {}
         """Classes of ``torch.autograd.Function`` that were applied, by the name of their nodes."""
         self._last: weakref.ref[torch.Tensor] | None = None
@@ -104,7 +106,12 @@ class ProgramTrace(TorchFunctionMode):
                     args = (args[0], self.recorder.watched(args[1], seen))
             elif name == "_set_grad_enabled":
                 self.recorder.mode(bool(args[0]))
-            elif func == _SET_GRAD and len(args) == 2 and args[1] is None and not torch_private.is_wrapped(args[0]):
+            elif (
+                func == torch_private.SET_GRAD
+                and len(args) == 2
+                and args[1] is None
+                and not torch_private.is_wrapped(args[0])
+            ):
                 self.recorder.cleared(args[0])
         return func(*args, **kwargs)
 
@@ -160,7 +167,7 @@ class ProgramTrace(TorchFunctionMode):
         self._remember(made, call.line, in_place=False)
         if call.line is not None and not written and not self._custom.running:
             source = next((t for t, _ in met if t.requires_grad), None)
-            if source is not None and called_by(self._file):
+            if source is not None and (call.module or called_by(self._file)):
                 self.cuts.note(call, source, result, call.line, self.names)
 
     def _applied(self, function: type, args: tuple[Any, ...], result: Any) -> None:
@@ -169,6 +176,8 @@ class ProgramTrace(TorchFunctionMode):
             results = _tensors((result,))
             self.recorder.end(call, met, results, [], None)
             self._remember(results, call.line, in_place=False)
+            if len(self.applied) < 20:
+                self.applied.append((function, call))
             node = next((t.grad_fn for t in results if t.grad_fn is not None), None)
             if node is not None:
                 self.custom_classes.setdefault(type(node).__name__, function)
@@ -270,7 +279,7 @@ class ProgramTrace(TorchFunctionMode):
         self._remember(gradients, opened.line, in_place=False)
         given = [t for t in (s.reference() for s in (*opened.roots, *(opened.inputs or ()))) if t is not None]
         call, met = self.recorder.begin(torch.autograd.grad, opened.call.rpartition(".")[2], tuple(given), {})
-        self.recorder.end(call, met, gradients, [], None)
+        self.recorder.end(call, met, gradients, [], None, forward=False)
 
     def _open(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SeenPass | None:
         """A record of the call of the engine that is about to happen; None when it has no graph."""
@@ -317,7 +326,6 @@ _NO_OPERATION = {
     "_record_function_enter_new",
     "_record_function_exit._RecordFunction",
 } | HOOKS
-_SET_GRAD: Any = torch.Tensor.grad.__set__  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _tensors(values: Iterable[Any]) -> list[torch.Tensor]:

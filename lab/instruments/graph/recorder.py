@@ -59,14 +59,16 @@ class Recorder:
         call.grad_enabled, call.inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
         return call, met
 
-    def end(self, call: Operation, met: Met, made: list[torch.Tensor], written: Met, result: Any) -> None:
-        """Log what the operation made and wrote."""
+    def end(
+        self, call: Operation, met: Met, made: list[torch.Tensor], written: Met, result: Any, *, forward: bool = True
+    ) -> None:
+        """Log what the operation made and wrote, and whether NaN or infinity began with it."""
         self.tensors.add(call, made, [t for t, _ in written])
         if not made and not written and type(result) in (int, float, bool, list):
             call.plain_result = result if type(result) is not list or len(result) <= 64 else None
         for tensor, use in written:
             self._write(call, tensor, use)
-        if any(not state.finite for state in (*call.results, *call.written)):
+        if forward and any(not state.finite for state in (*call.results, *call.written)):
             states = [(t, self.tensors.state(t)) for t in (*made, *(t for t, _ in written))]
             self.nonfinite.note(call, met, states, self.operand)
 
@@ -150,7 +152,9 @@ class Recorder:
     def mode(self, enabled: bool) -> None:
         """Gradients were switched on or off."""
         if len(self.events.modes) < MOST_WRITES:
-            self.events.modes.append(SeenMode(self.tensors.moment, program_line(self._file), enabled))
+            self.events.modes.append(
+                SeenMode(self.tensors.moment, program_line(self._file), enabled, torch.is_inference_mode_enabled())
+            )
 
     def hook(self, name: str, tensor: torch.Tensor, node: Seen | None) -> SeenHook:
         """A hook is about to be put on ``tensor``."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from lab import torch_private
 from lab.instruments.describing.values import SMALL, is_readable
@@ -173,7 +174,7 @@ class TensorLog:
             self._count,
             weakref.ref(tensor),
             maker,
-            tensor.shape if not tensor.is_nested else torch.Size(()),
+            torch.Size(()) if tensor.is_nested or is_lazy(tensor) else tensor.shape,
             tensor.dtype,
             tensor.requires_grad,
             tensor.is_leaf,
@@ -192,7 +193,7 @@ class TensorLog:
         state.version, state.epoch = torch_private.version(tensor), self.epoch
         state.requires_grad, state.is_leaf = tensor.requires_grad, tensor.is_leaf
         state.value, state.nan, state.infinite = None, False, False
-        if not is_readable(tensor):
+        if not is_readable(tensor) or is_lazy(tensor):
             return
         count = tensor.numel()
         if count <= SMALL:

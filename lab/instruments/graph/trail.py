@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lab.instruments.describing.assigned import AssignedNames
-from lab.instruments.describing.values import dtype_name, known_shape
+from lab.instruments.describing.values import dtype_name, is_finite, known_shape
 from lab.instruments.graph.book import Seen
 from lab.instruments.graph.events import SeenHook, SeenWrite
 from lab.instruments.graph.nonfinite import SeenNonFinite
@@ -56,7 +56,7 @@ class Trail:
 
     def reach(self, roots: Iterable[State]) -> None:
         """These are losses: what they were made from reaches a loss."""
-        self._reaching |= {state.number for state in _behind(roots, 50_000)}
+        self._reaching |= {state.number for state in _behind(roots, 50_000, through_leaves=False)}
 
     def reaches(self, state: State) -> bool:
         return state.number in self._reaching
@@ -141,6 +141,7 @@ class Trail:
             state=seen.state.number,
             numbers=tuple(a for a in (*call.args, *call.kwargs.values()) if type(a) in (int, float)),
             lasts=self._lasts(seen.state),
+            dtype=dtype_name(seen.state.dtype),
         )
 
     def _lasts(self, state: State) -> bool:
@@ -149,6 +150,8 @@ class Trail:
         bad = {state.number}
         for call in self._recorder.tensors.operations[(state.maker.number if state.maker else 0) + 1 :]:
             if any(use.state.number in bad for use in call.uses):
+                if call.plain_result is not None and not is_finite(call.plain_result):
+                    return True
                 bad |= {s.number for s in (*call.results, *call.written) if s.nan or s.infinite}
         return any(number in known for number in bad)
 
@@ -178,7 +181,7 @@ class Trail:
         )
 
     def modes(self) -> tuple[Mode, ...]:
-        return tuple(Mode(m.moment, m.line, m.enabled) for m in self._recorder.events.modes[-MOST_EVENTS:])
+        return tuple(Mode(m.moment, m.line, m.enabled, m.inference) for m in self._recorder.events.modes[-MOST_EVENTS:])
 
 
 def inputs_of(state: State) -> Iterator[State]:
@@ -189,14 +192,15 @@ def inputs_of(state: State) -> Iterator[State]:
         yield state.base
 
 
-def _behind(states: Iterable[State], most: int) -> Iterator[State]:
-    """``states`` and everything behind them, breadth first."""
+def _behind(states: Iterable[State], most: int, *, through_leaves: bool = True) -> Iterator[State]:
+    """``states`` and everything behind them, breadth first; a leaf was written by optimizers, which is no way of gradients."""
     known, todo = set(), list(states)
     for state in todo:  # grows while it is walked
         if state.number not in known and len(known) < most:
             known.add(state.number)
             yield state
-            todo.extend(inputs_of(state))
+            if through_leaves or not (state.is_leaf and state.requires_grad):
+                todo.extend(inputs_of(state))
 
 
 def custom_records(classes: dict[str, type], file: str) -> tuple[Custom, ...]:

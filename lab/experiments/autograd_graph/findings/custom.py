@@ -79,15 +79,22 @@ def context_lines(record: Record, custom: Custom) -> list[tuple[str, int]]:
     ]
 
 
+def once_line(record: Record, custom: Custom) -> int | None:
+    """Line of the decorator."""
+    backward = _method(record, custom, "backward")
+    marks = backward.decorator_list if backward else []
+    return next((mark.lineno for mark in marks if "once_differentiable" in ast.unparse(mark)), custom.backward_line)
+
+
 def explain_once(record: Record, line: int | None) -> Explained | None:
     custom = next((c for c in record.result.custom if c.once_differentiable and c.by_program), None)
     if custom is None:
         return None
     text = (
-        f"{custom.name}.backward{on_line(custom.backward_line)} is marked once_differentiable: it was computed without a graph, so it has "
-        f"no derivative of its own, and{on_line(line)} asks for one."
+        f"{custom.name}.backward is marked once_differentiable{on_line(once_line(record, custom))}: it was computed without a graph, so it has "
+        f"no derivative of its own, and line {line} asks for one."
     )
-    sites = site(custom.backward_line, "cut here", custom.name) + site(line, "fails here", custom.name)
+    sites = site(once_line(record, custom), "cut here", custom.name) + site(line, "fails here", custom.name)
     return Explained(
         text,
         "Write backward with differentiable operations on saved tensors and remove once_differentiable.",

@@ -138,6 +138,9 @@ def cut(record: Record) -> Iterator[Finding]:
             text = f"{cut.operation}{on_line(cut.line)} {why[cut.reason]}. No gradient flows through it{target}."
             evidence = {"operation": cut.operation, "from": cut.source or "a result", "to": cut.target or "a result"}
             sites = site(cut.line, "cut here", cut.source or cut.target)
+            off = [m.line for m in record.result.modes if not m.enabled and m.line and cut.line and m.line <= cut.line]
+            if cut.reason == "no_grad" and off and max(off) != cut.line:
+                sites += site(max(off), "gradients off from here")
             yield Finding("surprise", f"{cut.operation} cuts the graph", text, evidence, cut.line, sites=sites)
             return
 

@@ -78,9 +78,8 @@ def explain_overwritten(record: Record, run: Pass, steps: tuple[Step, ...], fail
 def _by(write: Written | None, operation: str, line: int | None) -> str:
     if write is None:
         return f" by {operation}{on_line(line)}" if line else ""
-    if write.caller and write.caller not in ("forward", "__call__"):
-        return f" by {operation} inside {write.caller}(){on_line(line)}"
-    return f" by {operation}{on_line(line)}{module_words(write.module)}"
+    inside = f", inside {write.caller}()," if write.caller in ("step", "load_state_dict", "clip_grad_norm_") else ""
+    return f" by {operation}{on_line(line)}{module_words(write.module)}{inside}"
 
 
 def _repair(
@@ -238,6 +237,28 @@ def _view_without_grad(record: Record, refused: Refused, target: Operand) -> Exp
     return Explained(text, "Make the view and write into it in the same mode.", sites, {"view of": target.view_of})
 
 
+def born_in_inference(record: Record, line: int | None) -> Explained | None:
+    """A tensor made in inference mode whose name stands on the line that failed."""
+    made = next(
+        (
+            m
+            for m in record.result.made
+            if m.inference and m.name and re.search(rf"\b{re.escape(m.name)}\b", record.text(line))
+        ),
+        None,
+    )
+    if made is None:
+        return None
+    text = f"{made.name} was made in inference mode{on_line(made.line)} by {made.operation} and stays an inference tensor: it can never require gradients."
+    sites = site(made.line, "born in inference mode", made.name) + site(line, "fails here", made.name)
+    return Explained(
+        text,
+        f"Make it outside the mode: {made.name} = {made.name}.clone() there gives a normal tensor.",
+        sites,
+        {"inference tensor": made.name},
+    )
+
+
 def _inference(record: Record, refused: Refused, target: Operand) -> Explained | None:
     operand = next((o for o in refused.operands if o.inference), None)
     if operand is None:
@@ -288,11 +309,12 @@ _REFUSED = [
 
 def written_through_data(record: Record) -> Iterator[Finding]:
     """Values kept for backward that were overwritten without a version counter moving: the gradient is of other values."""
-    for run, _ in record.own_passes():
+    for run, steps in record.own_passes():
+        ran = {step.node for step in steps}
         for write in record.result.written:
             if not write.through_data or (write.before == write.after and write.before is not None):
                 continue
-            for node in record.all_nodes:
+            for node in (record.nodes[n] for n in sorted(ran)):
                 slot = next((s for s in node.saved if s.storage == write.storage and not s.recomputed), None)
                 if slot is None or node.moment is None or run.error or not node.moment < write.moment < run.moment:
                     continue

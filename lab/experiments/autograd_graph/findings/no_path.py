@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from lab.contract import Edit, Finding, Site
+from lab.experiments.autograd_graph.findings.custom import once_line
 from lab.experiments.autograd_graph.findings.record import (
     Explained,
     Record,
@@ -249,10 +250,10 @@ def explain_unused_input(record: Record, run: Pass, message: str) -> Explained |
     once = next((c for c in record.result.custom if c.once_differentiable and c.by_program), None)
     if asked.state in behind_root and once is not None:
         text = (
-            f"{once.name}.backward{on_line(once.backward_line)} is marked once_differentiable: the gradient that it returned has no history, "
+            f"{once.name}.backward is marked once_differentiable{on_line(once_line(record, once))}: the gradient that it returned has no history, "
             f"so there is no path from it back to {name}. torch says that {name} was not used."
         )
-        sites = site(once.backward_line, "cut here", once.name) + site(run.line, "fails here", run.call)
+        sites = site(once_line(record, once), "cut here", once.name) + site(run.line, "fails here", run.call)
         return Explained(
             text,
             "Write backward with differentiable operations on saved tensors and remove once_differentiable.",
@@ -381,3 +382,37 @@ def unused_leaves(record: Record) -> Iterator[Finding]:
         "warning", f"{names}: .grad is None", text, {"leaves without a gradient": len(missing)}, line,
         "Use the tensor in the loss, or leave it out of the optimizer.", sites=sites,
     )  # fmt: skip
+
+
+# Switches.
+
+
+def switches_without_effect(record: Record) -> Iterator[Finding]:
+    """enable_grad inside inference mode, and gradients that are off at the end."""
+    modes = record.result.modes
+    void = next(
+        (m for m in modes if m.enabled and m.inference and m.line and "enable_grad" in record.text(m.line)), None
+    )
+    if void:
+        text = f"enable_grad{on_line(void.line)} stands inside inference mode and changes nothing there: the results are inference tensors without history."
+        yield Finding(
+            "surprise",
+            "enable_grad has no effect in inference mode",
+            text,
+            {"inference mode": True},
+            void.line,
+            "Use no_grad outside instead: enable_grad undoes that.",
+            sites=site(void.line, "no effect here"),
+        )
+    last = modes[-1] if modes else None
+    if last and not last.enabled and not last.inference and "set_grad_enabled(False)" in record.text(last.line):
+        text = f"set_grad_enabled(False){on_line(last.line)} is a call of its own: gradients stay off for everything after it, to the end of the program."
+        yield Finding(
+            "surprise",
+            f"Gradients are off since line {last.line}",
+            text,
+            {"gradients": "off"},
+            last.line,
+            "Write `with torch.set_grad_enabled(False):` or torch.no_grad().",
+            sites=site(last.line, "gradients off from here"),
+        )

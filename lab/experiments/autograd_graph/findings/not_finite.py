@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from lab.contract import Finding
 from lab.experiments.autograd_graph.findings.record import (
@@ -22,6 +23,26 @@ from lab.experiments.autograd_graph.findings.record import (
 from lab.quantities import number_text
 from lab.records.graph import Node, Pass, Plain, Step
 from lab.records.operations import Made, NonFinite
+
+
+def not_finite(record: Record) -> Iterator[Finding]:
+    """One cause: the forward where NaN of the forward went into a loss or was met by backward, else the backward."""
+    forward, backward = list(nan_in_forward(record)), list(nan_in_backward(record))
+    began = next((n for n in record.result.nonfinite if n.kind == "NaN" and (n.reaches or n.lasts)), None)
+    if forward and backward and began is not None:
+        if began.line == backward[0].line or began.reaches:
+            first, second = forward[0], backward[0]
+            sites = first.sites + tuple(s for s in second.sites if s.line not in {f.line for f in first.sites})
+            yield replace(
+                first,
+                text=f"{first.text} In backward {second.text}",
+                sites=sites,
+                evidence={**first.evidence, **second.evidence},
+            )
+            return
+        yield from backward
+        return
+    yield from backward or forward
 
 
 def nan_in_forward(record: Record) -> Iterator[Finding]:
@@ -71,6 +92,30 @@ def _infinite_loss(record: Record, seen: list[NonFinite]) -> Iterator[Finding]:
     """Infinity that reached the loss itself."""
     loss = record.made.get(record.result.loss_state) if record.result.loss_state is not None else None
     first = next((n for n in seen if n.kind == "infinity" and n.reaches), None)
+    half = next(
+        (
+            n
+            for n in seen
+            if n.kind == "infinity"
+            and n.dtype == "float16"
+            and n.operation in ("sum", "mul", "matmul", "linear", "pow", "exp", "add")
+        ),
+        None,
+    )
+    if half is not None and (loss is None or not loss.infinite):
+        text = (
+            f"{bare(half.operation)}{on_line(half.line)} returned infinity in float16, whose largest number is 65,504."
+        )
+        yield Finding(
+            "surprise",
+            f"{bare(half.operation)} overflows float16",
+            text,
+            {"largest float16": 65504},
+            half.line,
+            "Compute it in float32: dtype=torch.float32, or .float() before it.",
+            sites=site(half.line, "became infinite here", half.name or bare(half.operation), _given(half), "infinity"),
+        )
+        return
     if loss is None or not loss.infinite or first is None:
         return
     what, repair = mechanism(first)

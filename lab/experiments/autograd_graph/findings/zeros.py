@@ -84,9 +84,6 @@ def _why_zero(record: Record, node: Node, step: Step) -> tuple[str, str]:
         )
     if any(s.changed_line for s in node.saved):
         return "", ""
-    checked = [c for c in record.result.checked if c.node == node.id]
-    if checked and all(c.left == 0 and c.right == 0 for c in checked):
-        return f"differences in float64 say so too: {label} is flat at this point", "Use a function with a slope here."
     return "", ""
 
 
@@ -176,7 +173,7 @@ def conventions(record: Record) -> Iterator[Finding]:
         f"{c.operation}{on_line(c.line)} at {number_text(c.at)} has slope {number_text(c.left)} on the left and {number_text(c.right)} on the right, and torch hands on {number_text(c.engine)}"
         for c in _distinct(kinks)[:3]
     )
-    sites = tuple(s for c in _distinct(kinks)[:3] for s in site(c.line, "kink here", c.argument, c.left, c.right))
+    sites = tuple(s for c in _distinct(kinks)[:3] for s in site(c.line, "kink here", c.operation, c.left, c.right))
     evidence = {"left": first.left, "right": first.right, "torch": first.engine}
     yield Finding(
         "surprise", f"{first.operation} has a kink at {number_text(first.at)}: the slope there is a convention", text + ".", evidence, first.line,
@@ -190,4 +187,4 @@ def _distinct(kinks: list[Checked]) -> list[Checked]:
 
 def _kink(c: Checked) -> bool:
     scale = max(abs(c.left), abs(c.right), abs(c.engine))
-    return scale > 0 and abs(c.left - c.right) > 1e-3 * scale
+    return abs(c.left - c.right) > max(1e-3 * scale, 1e-4)

@@ -46,6 +46,7 @@ from lab.torch_private.self_tests import SELF_TESTS, missing, require
 __all__ = [
     "GET_DATA",
     "SELF_TESTS",
+    "SET_GRAD",
     "CustomFunctions",
     "DataDependentOutputException",
     "EngineRuns",

@@ -12,29 +12,6 @@ Metric = tuple[str, str, str]
 """Name, value, and what it is compared with."""
 
 
-def headline_numbers(result: Any) -> dict[str, float]:
-    """What two runs are compared by. Takes the Result itself."""
-    found: dict[str, float] = {}
-    if result.dropout:
-        found |= {
-            "share dropped": result.dropout.dropped_fraction,
-            "mean": result.dropout.mean,
-            "variance": result.dropout.variance,
-        }
-    if result.batchnorm:
-        last = result.batchnorm[-1]
-        found |= {"gap of the modes": last.mode_gap, "gap on fresh data": last.fresh_gap}
-        found |= {"running mean, channel 0": last.running_mean[0]} if last.running_mean else {}
-    if result.switches:
-        here = next(
-            r for r in result.switches if (r.mode, r.gradients) == (result.chosen["mode"], result.chosen["gradients"])
-        )
-        found |= {"saved_bytes": here.saved_bytes, "share dropped": here.dropped_fraction, "forward_s": here.forward_s}
-    if result.scan and result.scan.modes:
-        found |= {"gap together": result.scan.modes.gap_together, "modules that change": len(result.scan.modes.modules)}
-    return found  # fmt: skip
-
-
 def _mask_metrics(result: Data) -> list[Metric]:
     r = result["dropout"]
     low, high = r["expected_interval"]

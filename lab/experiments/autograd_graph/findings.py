@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lab.contract import Finding
+from lab.contract import Finding, by_level
 from lab.experiments.autograd_graph.faults import describe_slot, explanation_of, overwritten_slots
 from lab.experiments.autograd_graph.schema import Result
 from lab.quantities import bytes_text, number_text
@@ -19,8 +19,7 @@ MOST = 5
 def explain(result: Result) -> tuple[Finding, ...]:
     """At most ``MOST`` things to notice, the most important first."""
     found = [finding for look in _LOOKS for finding in look(result)]
-    order = {"fault": 0, "warning": 1, "surprise": 2, "fact": 3}
-    return tuple(sorted(found, key=lambda finding: order[finding.level])[:MOST])
+    return tuple(by_level(found)[:MOST])
 
 
 def _faults(result: Result) -> Iterator[Finding]:
@@ -29,14 +28,28 @@ def _faults(result: Result) -> Iterator[Finding]:
         where = f" on line {fault.line}" if fault.line else ""
         evidence = _versions(result) if "inplace operation" in fault.message else {"message": _short(fault.message)}
         text = fault.explanation or _short(fault.message)
-        yield Finding("fault", f"{fault.type}{where}", text, evidence, fault.line, fault.repair)
+        yield Finding(
+            level="fault",
+            title=f"{fault.type}{where}",
+            text=text,
+            evidence=evidence,
+            line=fault.line,
+            repair=fault.repair,
+        )
     for number, run in enumerate(result.passes, 1):
         if run.error and run.by == "lab":
             explanation, repair = explanation_of("RuntimeError", run.error, result.nodes)
             evidence = _versions(result) or {"pass": number}
             line = next((s.changed_line for _, s in overwritten_slots(result.nodes)), None)
             title = f"backward from {result.root} would fail"
-            yield Finding("fault", title, explanation or _short(run.error), evidence, line, repair)
+            yield Finding(
+                level="fault",
+                title=title,
+                text=explanation or _short(run.error),
+                evidence=evidence,
+                line=line,
+                repair=repair,
+            )
 
 
 def _versions(result: Result) -> dict[str, Any]:
@@ -54,7 +67,14 @@ def _no_graph(result: Result) -> Iterator[Finding]:
     if result.no_graph and not (result.fault and "does not require grad" in result.fault.message):
         line = result.cuts[-1].line if result.cuts else None
         repair = "Keep the tensor itself on the way to the loss." if line else "Set requires_grad=True on a leaf."
-        yield Finding("warning", "No graph", result.no_graph, {"nodes": len(result.nodes)}, line, repair)
+        yield Finding(
+            level="warning",
+            title="No graph",
+            text=result.no_graph,
+            evidence={"nodes": len(result.nodes)},
+            line=line,
+            repair=repair,
+        )
 
 
 def _first_nonfinite(result: Result) -> Iterator[Finding]:
@@ -72,7 +92,12 @@ def _first_nonfinite(result: Result) -> Iterator[Finding]:
         repair = "Make the input of this operation safe (clamp it, or where() before it), not its output."
         evidence = {"incoming": _words(step.incoming), "handed on": _words(bad)}
         yield Finding(
-            "warning", f"The first non-finite gradient comes from {node.label}", text, evidence, node.line, repair
+            level="warning",
+            title=f"The first non-finite gradient comes from {node.label}",
+            text=text,
+            evidence=evidence,
+            line=node.line,
+            repair=repair,
         )
         return
 
@@ -89,7 +114,14 @@ def _zero_slope(result: Result) -> Iterator[Finding]:
             )
             repair = "Use a function with a slope, or a custom Function that passes the gradient straight through."
             evidence = {"incoming": _words(step.incoming), "handed on": 0.0}
-            yield Finding("surprise", f"{node.label} hands on zero", text, evidence, node.line, repair)
+            yield Finding(
+                level="surprise",
+                title=f"{node.label} hands on zero",
+                text=text,
+                evidence=evidence,
+                line=node.line,
+                repair=repair,
+            )
             return
 
 
@@ -105,13 +137,27 @@ def _missing_gradients(result: Result) -> Iterator[Finding]:
         text = f"{names} require{'s' if len(missing) == 1 else ''} gradients, but no operation on the way to the result used them, so .grad stays None."
         repair = "Use the tensor in the loss, or leave it out of the optimizer."
         evidence = {"leaves without a gradient": len(missing)}
-        yield Finding("warning", f"{names}: .grad is None", text, evidence, missing[0].line, repair)
+        yield Finding(
+            level="warning",
+            title=f"{names}: .grad is None",
+            text=text,
+            evidence=evidence,
+            line=missing[0].line,
+            repair=repair,
+        )
     asked = next((w for w in result.warned if "not a leaf Tensor" in w.text), None)
     if asked:
         text = "The gradient passed through, but .grad is filled for leaves only. Reading it from a result gives None and a warning."
         repair = "Call retain_grad() on the tensor before backward."
         evidence = {"results without .grad": sum(not t.is_leaf for t in result.tensors)}
-        yield Finding("surprise", ".grad of a result is None", text, evidence, asked.line, repair)
+        yield Finding(
+            level="surprise",
+            title=".grad of a result is None",
+            text=text,
+            evidence=evidence,
+            line=asked.line,
+            repair=repair,
+        )
 
 
 def _accumulated(result: Result) -> Iterator[Finding]:
@@ -126,7 +172,13 @@ def _accumulated(result: Result) -> Iterator[Finding]:
                 )
                 evidence = {"before": _words(step.before), "added": _words(step.incoming), "after": _words(step.after)}
                 repair = f"Clear it between steps: optimizer.zero_grad(), or {name}.grad = None."
-                yield Finding("surprise", f"{name}.grad is a sum over backward passes", text, evidence, None, repair)
+                yield Finding(
+                    level="surprise",
+                    title=f"{name}.grad is a sum over backward passes",
+                    text=text,
+                    evidence=evidence,
+                    repair=repair,
+                )
                 return
 
 
@@ -148,7 +200,9 @@ def _used_twice(result: Result) -> Iterator[Finding]:
         text = f"It gets {paths}. The gradients of all paths are added: {_words(total)}."
         evidence = {f"through {node.label}, path {i}": _words(given) for i, (node, given) in enumerate(parts[:3], 1)}
         title = f"{name} is used {len(parts)} times, so its gradient is a sum"
-        yield Finding("fact", title, text, {**evidence, "sum": _words(total)}, nodes[parent].line)
+        yield Finding(
+            level="fact", title=title, text=text, evidence={**evidence, "sum": _words(total)}, line=nodes[parent].line
+        )
         return
 
 
@@ -164,23 +218,28 @@ def _kept(result: Result) -> Iterator[Finding]:
         f"{describe_slot(owner, largest)} of {owner.label}, {bytes_text(largest.storage_bytes or 0)}. "
     )
     if result.kept_bytes_after == 0:
-        yield Finding("fact", "backward freed what the graph kept", text + "backward let go of all of it.", evidence)
+        yield Finding(
+            level="fact",
+            title="backward freed what the graph kept",
+            text=text + "backward let go of all of it.",
+            evidence=evidence,
+        )
     elif result.kept_bytes_after < result.kept_bytes:
         text += f"{bytes_text(result.kept_bytes_after)} are still kept."
-        yield Finding("fact", "backward freed a part of what the graph kept", text, evidence)
+        yield Finding(level="fact", title="backward freed a part of what the graph kept", text=text, evidence=evidence)
     elif retained := [run for run in result.passes if run.retain_graph and run.by == "program"]:
         asked = "create_graph" if all(run.create_graph for run in retained) else "retain_graph"
         text += f"{asked}=True keeps all of it alive after backward, until the last reference to the result goes."
         yield Finding(
-            "surprise",
-            f"{asked} keeps the memory",
-            text,
-            evidence,
+            level="surprise",
+            title=f"{asked} keeps the memory",
+            text=text,
+            evidence=evidence,
             repair=f"Leave {asked} out of a training loop.",
         )
     else:
         text += "They live until backward runs or the result goes."
-        yield Finding("fact", "What the graph keeps alive", text, evidence)
+        yield Finding(level="fact", title="What the graph keeps alive", text=text, evidence=evidence)
 
 
 def _broadcast(result: Result) -> Iterator[Finding]:
@@ -200,7 +259,13 @@ def _broadcast(result: Result) -> Iterator[Finding]:
                     f"{node.label} sums the gradient back to the shape of {name} and hands on {_words(given)}."
                 )
                 evidence = {"shape": list(small), "repeated to": list(large), "uses of each entry": times}
-                yield Finding("surprise", f"{name} was broadcast: its gradient is a sum", text, evidence, node.line)
+                yield Finding(
+                    level="surprise",
+                    title=f"{name} was broadcast: its gradient is a sum",
+                    text=text,
+                    evidence=evidence,
+                    line=node.line,
+                )
                 return
 
 
@@ -212,7 +277,9 @@ def _order(result: Result) -> Iterator[Finding]:
         stored = next((step.after for step in reversed(steps) if step.after is not None), None)
         ending = f" The last value stored in a leaf is {_words(stored)}." if stored is not None else ""
         text = f"{order}. A node runs when the gradients of all its uses have arrived.{ending}"
-        yield Finding("fact", "The order in which the engine ran", text, {"nodes run": len(steps)})
+        yield Finding(
+            level="fact", title="The order in which the engine ran", text=text, evidence={"nodes run": len(steps)}
+        )
 
 
 def _recomputed(result: Result) -> Iterator[Finding]:
@@ -223,7 +290,10 @@ def _recomputed(result: Result) -> Iterator[Finding]:
             "the forward again to get them. Looking at the graph here did not run it."
         )
         yield Finding(
-            "fact", "Recomputed instead of kept", text, {"markers": len(marked), "kept bytes": result.kept_bytes}
+            level="fact",
+            title="Recomputed instead of kept",
+            text=text,
+            evidence={"markers": len(marked), "kept bytes": result.kept_bytes},
         )
 
 
@@ -236,7 +306,7 @@ def _frozen(result: Result) -> Iterator[Finding]:
             f"graph, and backward ran {len(_last_pass(result))} nodes without computing anything for them."
         )
         evidence = {"frozen": len(frozen), "nodes run": len(_last_pass(result))}
-        yield Finding("fact", "Frozen parameters are not in the graph", text, evidence)
+        yield Finding(level="fact", title="Frozen parameters are not in the graph", text=text, evidence=evidence)
 
 
 def _cut(result: Result) -> Iterator[Finding]:
@@ -251,7 +321,9 @@ def _cut(result: Result) -> Iterator[Finding]:
             target = f" ({cut.target})" if cut.target else ""
             text = f"{cut.operation} on line {cut.line} {why[cut.reason]}. No gradient flows through it{target}."
             evidence = {"operation": cut.operation, "from": cut.source or "a result", "to": cut.target or "a result"}
-            yield Finding("surprise", f"{cut.operation} cuts the graph", text, evidence, cut.line)
+            yield Finding(
+                level="surprise", title=f"{cut.operation} cuts the graph", text=text, evidence=evidence, line=cut.line
+            )
             return
 
 
@@ -264,13 +336,22 @@ def _custom(result: Result) -> Iterator[Finding]:
             "does not check it."
         )
         repair = "Check it in float64: torch.autograd.gradcheck(Function.apply, inputs)."
-        yield Finding("fact", "A derivative written by hand", text, dict(counted), custom[0].line, repair)
+        yield Finding(
+            level="fact",
+            title="A derivative written by hand",
+            text=text,
+            evidence=dict(counted),
+            line=custom[0].line,
+            repair=repair,
+        )
 
 
 def _by_lab(result: Result) -> Iterator[Finding]:
     if any(run.by == "lab" and not run.error for run in result.passes):
         text = f"The program did not call backward, so it was called on {result.root} here, to show the gradients."
-        yield Finding("fact", "backward was run for you", text, {"steps": len(_last_pass(result))})
+        yield Finding(
+            level="fact", title="backward was run for you", text=text, evidence={"steps": len(_last_pass(result))}
+        )
 
 
 _LOOKS: tuple[Callable[[Result], Iterator[Finding]], ...] = (

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 
 from lab.contract import Fault
-from lab.program.run import Ended
 from lab.records.graph import Node, Saved
+from lab.records.program import Ended
 
 _KNOWN: list[tuple[str, str, str]] = [
     # (pattern in "Type: message", explanation, repair)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from lab.contract import Fault, knobs
+from lab.contract import Fault
 from lab.experiments.memory_timeline.faults import fault_of, fault_of_error
 from lab.experiments.memory_timeline.schema import Params
 from lab.experiments.memory_timeline.settings import forward_only
@@ -61,11 +61,7 @@ def recipe(params: Params) -> Recipe:
 
 
 def _own(params: Params) -> Subject:
-    limits = knobs(Params)["code"].program
-    assert limits is not None
-    ran = program.run_program(
-        params.code, program.namespace(), wall_s=0.5 * limits.wall_s, printed_bytes=limits.printed_bytes
-    )
+    ran = program.run_typed(params, share=0.5)
     if ran.ended:
         raise SubjectError(fault_of(ran.ended.type, ran.ended.message, ran.ended.line), ran)
     try:

@@ -7,7 +7,7 @@ import gc
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -21,6 +21,7 @@ from lab.instruments.memory.timeline import Reading, owners, read
 from lab.instruments.memory.tracker import MemoryTrack
 from lab.program import run as program
 from lab.records.memory import CapHit, SavedTensor
+from lab.records.program import SILENT, Said, Warned
 from lab.torch_private import FakeMode
 from lab.workloads.training_step import Watch
 
@@ -39,8 +40,7 @@ class Tracked:
     segments: int
     parameters: int
     without_gradient: int
-    printed: str
-    warned: list[tuple[str, int | None]]
+    said: Said
     fault: Fault | None
 
     @property
@@ -129,7 +129,7 @@ def track(params: Params, *, fake: bool, addresses: bool = False) -> Tracked:
         if fault:
             opened.step_done()
         parameters = list(opened.subject.training.task.model.parameters())
-    ran = opened.subject.ran
+    said = opened.subject.ran.said if opened.subject.ran else SILENT
     return Tracked(
         opened.book,
         read(opened.book, params.device),
@@ -139,8 +139,9 @@ def track(params: Params, *, fake: bool, addresses: bool = False) -> Tracked:
         opened.subject.segments,
         sum(p.numel() for p in parameters),
         sum(p.requires_grad and p.grad is None for p in parameters),
-        ran.printed if ran else "",
-        [*(ran.warned if ran else ()), *((str(w.message)[:1000], None) for w in caught)],
+        replace(
+            said, warned=tuple(dict.fromkeys([*said.warned, *(Warned(str(w.message)[:1000], None) for w in caught)]))
+        ),
         fault,
     )
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import torch
 
-from lab.contract import Fault, knobs
+from lab.contract import Fault
 from lab.experiments.op_profile.schema import Params
 from lab.program import run as program
 from lab.program.own_model import EXAMPLE, OwnModelError, own_model
+from lab.records.program import SILENT, Said
 from lab.workloads import models
 from lab.workloads.profiled_step import LoadedStep, Loading, OwnStep, Placement, Step
 from lab.workloads.training_step import Recipe
@@ -25,10 +26,19 @@ class Subject:
 
     step: Step
     notes: tuple[str, ...] = ()
+    said: Said = SILENT
 
 
-def subject(params: Params) -> Subject | Fault:
-    """Build it. A fault of the visitor's program is returned."""
+@dataclass(frozen=True)
+class NoStep:
+    """A program that gives no step, and why."""
+
+    fault: Fault
+    said: Said = SILENT
+
+
+def subject(params: Params) -> Subject | NoStep:
+    """Build it. A program that gives no step is data."""
     recipe = Recipe(
         optimizer=params.optimizer,  # pyright: ignore[reportArgumentType] - the knob's choices are the recipe's
         optimizer_impl=params.optimizer_impl,  # pyright: ignore[reportArgumentType]
@@ -56,29 +66,28 @@ def _without_effect(params: Params) -> list[str]:
     return notes
 
 
-def _own_subject(params: Params, recipe: Recipe) -> Subject | Fault:
+def _own_subject(params: Params, recipe: Recipe) -> Subject | NoStep:
     if not params.code.strip():
-        return Fault(
-            "OwnModelError",
-            f"There is no program. Write one that defines model and batch, such as:\n{EXAMPLE}",
-            explanation="model = own profiles a training step of the model that your program defines.",
-            repair="Type it into the editor and press Run, or take the preset called your own model.",
+        return NoStep(
+            Fault(
+                "OwnModelError",
+                f"There is no program. Write one that defines model and batch, such as:\n{EXAMPLE}",
+                explanation="model = own profiles a training step of the model that your program defines.",
+                repair="Type it into the editor and press Run, or take the preset called your own model.",
+            )
         )
-    limits = knobs(Params)["code"].program
-    assert limits is not None
-    names = program.namespace()
-    ran = program.run_program(params.code, names, wall_s=0.3 * limits.wall_s, printed_bytes=limits.printed_bytes)
+    ran = program.run_typed(params, share=0.3)
     if ran.ended:
-        return fault_of(ran.ended.type, ran.ended.message, ran.ended.line)
+        return NoStep(fault_of(ran.ended.type, ran.ended.message, ran.ended.line), ran.said)
     try:
         own = own_model(ran.namespace)
         if params.precision == "bf16":
             own.model.to(torch.bfloat16)
         if not any(p.requires_grad for p in own.model.parameters()):
             raise OwnModelError("The model has no parameter that requires gradients: there is nothing to train.")
-        return Subject(OwnStep(own.model, own.loss, recipe, params.device), tuple(_unused(params)))
+        return Subject(OwnStep(own.model, own.loss, recipe, params.device), tuple(_unused(params)), ran.said)
     except Exception as error:  # noqa: BLE001 - classes of the program may raise anything when they are looked at
-        return fault_of_error(error)
+        return NoStep(fault_of_error(error), ran.said)
 
 
 def _unused(params: Params) -> list[str]:

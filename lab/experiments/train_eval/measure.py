@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from lab.contract import Fault, Report, knobs
+from lab.contract import Fault, Report
 from lab.experiments.train_eval.faults import batchnorm_fault, program_fault
 from lab.experiments.train_eval.schema import Params, Result, Scan
 from lab.experiments.train_eval.studies.batchnorm_freezing import read_recomputed, read_treatments
@@ -24,6 +24,7 @@ from lab.experiments.train_eval.studies.switches import read_switches
 from lab.instruments.modes.scan import scan_modes
 from lab.program import run as program
 from lab.program.own_model import OwnModelError, first_tensor, own_model
+from lab.torch_private import require
 from lab.workloads.mode_models import convnet, small_net, transformer
 from lab.workloads.norm_batches import batch_of
 
@@ -34,6 +35,7 @@ CHOSEN = ("shift", "scale", "treatment", "mode", "gradients", "batch", "p", "sam
 
 def run(params: Params, report: Report) -> Result:
     """Measure what the view and the study ask for. A fault of the visitor's model, or of a batch that torch refuses, is data."""
+    require("function transforms", "mode stacks")
     params = params.settled()
     chosen = {name: getattr(params, name) for name in CHOSEN}
     report(0.0, f"running the {params.view} view")
@@ -144,23 +146,20 @@ def _mean_loss(model: torch.nn.Module, loss: Callable[[], torch.Tensor], mode: b
 
 
 def _own(params: Params, report: Report) -> Result:
-    limits = knobs(Params)["code"].program
-    assert limits is not None
     nothing = replace(_empty(params, scan=Scan("own", None, "", None, None, None)), module="", shape=())
     if not params.code.strip():
         missing = "Write a program that defines model and batch, then press Run."
         return replace(
             nothing, fault=Fault("Refused", missing, repair="model = nn.Sequential(...); batch = torch.randn(...)")
         )
-    names = program.namespace()
     with program.torch_defaults(params.seed, params.device):
-        ran = program.run_program(params.code, names, wall_s=0.5 * limits.wall_s, printed_bytes=limits.printed_bytes)
-        nothing = replace(nothing, printed=ran.printed)
+        ran = program.run_typed(params, share=0.5)
+        nothing = replace(nothing, **ran.said.fields())
         if ran.ended:
             return replace(nothing, fault=program_fault(ran.ended.type, ran.ended.message, ran.ended.line))
         report(0.4, "scanning the model")
         try:
-            own = own_model(names)
+            own = own_model(ran.namespace)
             modes = scan_modes(
                 own.model,
                 lambda: first_tensor(own.model(*own.inputs)),

@@ -1,0 +1,5 @@
+"""What a visitor typed: checked, run, described.
+
+Read ``run`` first: it takes the text through ``source`` (what may be run), ``output`` (what it prints and warns about) and
+``lines`` (where it is). ``own_model`` finds the model, the batch and the loss that a program defines.
+"""

@@ -44,9 +44,9 @@ def measured(at: AppTest) -> bool:
     return any(element.value.startswith("Ran in") for element in at.text)
 
 
-@pytest.mark.parametrize("stem", STEMS)
-def test_the_page_measures_before_anything_is_touched(stem):
-    at = until(opened(f"{stem}.py"), measured)
+@pytest.mark.parametrize("page", [page.script.name for page in PAGES])
+def test_the_page_measures_before_anything_is_touched(page):
+    at = until(opened(page), measured)
     assert at.title
     assert not at.warning
     assert any("torch 2." in element.value for element in at.caption)

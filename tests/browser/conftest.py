@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -107,6 +108,12 @@ def page(browser: Browser, app_url: str) -> Iterator[Page]:
     yield opened
     context.close()
     assert not faults
+
+
+def settle(page: Page) -> None:
+    """Wait until the run is over and the page has drawn its result: what is drawn before may be replaced."""
+    expect(page.get_by_text(re.compile("^Ran in"))).to_be_visible(timeout=90_000)
+    expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
 
 
 def _is_foreign(url: str, app_url: str) -> bool:

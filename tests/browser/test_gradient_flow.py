@@ -6,12 +6,16 @@ import re
 
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import settle
+
 
 def test_the_training_map_is_stepped_by_keyboard(page: Page, app_url: str):
     page.goto(f"{app_url}/gradient_flow?gf-preset=clipping-hides-a-bad-learning-rate")
+    settle(page)
     page.get_by_role("radio", name="Training", exact=True).click()
     field = page.get_by_role("img", name=re.compile("Heat map of 9 layers over 40 training steps"))
     expect(field).to_be_visible()
+    settle(page)
     field.focus()
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")

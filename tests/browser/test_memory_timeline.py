@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import AtRest
+from tests.browser.conftest import AtRest, settle
 
 QUERY = "?mt-model=mlp&mt-layers=2&mt-width=32&mt-optimizer=sgd"
 
@@ -16,7 +16,8 @@ QUERY = "?mt-model=mlp&mt-layers=2&mt-width=32&mt-optimizer=sgd"
 def figure(page: Page, app_url: str) -> Page:
     """The page with a small model, measured."""
     page.goto(f"{app_url}/memory_timeline{QUERY}")
-    expect(page.locator(".memory .area").first).to_be_visible(timeout=90_000)
+    settle(page)
+    expect(page.locator(".memory .area").first).to_be_visible()
     return page
 
 

@@ -116,6 +116,21 @@ def settle(page: Page) -> None:
     expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
 
 
+def saved_files(page: Page, name: str) -> tuple[str, bytes]:
+    """The SVG and the PNG that the figure's buttons save, under this name."""
+    contents = []
+    for kind in ("SVG", "PNG"):
+        with page.expect_download() as download:
+            page.locator(f'button[title="Download as {kind}"]').click()
+        assert download.value.suggested_filename == f"{name}.{kind.lower()}"
+        contents.append(Path(download.value.path()).read_bytes())
+    svg = contents[0].decode("utf-8")
+    assert "var(" not in svg
+    assert "<image" not in svg
+    assert contents[1].startswith(b"\x89PNG")
+    return svg, contents[1]
+
+
 def _is_foreign(url: str, app_url: str) -> bool:
     return not url.startswith((f"{app_url}/", app_url.replace("http", "ws", 1), "data:", "blob:", "about:"))
 

@@ -6,25 +6,27 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from lab.experiments.memory_timeline.schema import (
-    Allocator,
-    Change,
-    Curve,
-    Fit,
-    OpDtype,
-    Params,
-    PhasePeak,
-    Prediction,
-    Result,
-    Run,
-    Seconds,
-    Warned,
-)
+from lab.experiments.memory_timeline.schema import Params, Result
 from lab.experiments.memory_timeline.settings import Setting
 from lab.experiments.memory_timeline.subject import SubjectError
 from lab.experiments.memory_timeline.tracking import Tracked
 from lab.instruments.memory.timeline import lives, peak, thinned, timeline, unseen_rows
-from lab.records.memory import CATEGORIES, Lives, Peak, Storages, Timeline
+from lab.records.memory import (
+    CATEGORIES,
+    Allocator,
+    Change,
+    Curve,
+    Fit,
+    Lives,
+    OpDtype,
+    Peak,
+    PhasePeak,
+    Prediction,
+    Run,
+    Seconds,
+    Storages,
+    Timeline,
+)
 
 _CURVE_POINTS = 400
 
@@ -74,8 +76,7 @@ def result(
         else time_reason,
         fit=Fit(params.card_bytes, highest.bytes, highest.bytes <= params.card_bytes, params.device),
         allocator_reason=_allocator_reason(params, predicted),
-        printed=chosen.printed,
-        warned=tuple(Warned(text, line) for text, line in dict.fromkeys(chosen.warned)),
+        **chosen.said.fields(),
         device=params.device,
         fault=chosen.fault,
         **parts,
@@ -101,8 +102,7 @@ def nothing(params: Params, error: SubjectError) -> Result:
         start=none,
         end=none,
         fit=Fit(params.card_bytes, 0, True, params.device),
-        printed=error.ran.printed,
-        warned=tuple(Warned(text, line) for text, line in error.ran.warned),
+        **error.ran.said.fields(),
         device=params.device,
         fault=error.fault,
         predicted=params.predict,

@@ -8,9 +8,10 @@ from lab.contract import Finding
 from lab.experiments.memory_timeline.faults import metadata_pairs
 from lab.experiments.memory_timeline.readings import run_with
 from lab.experiments.memory_timeline.retention import LOOKS as RETENTION
-from lab.experiments.memory_timeline.schema import Change, Result
+from lab.experiments.memory_timeline.schema import Result
 from lab.experiments.memory_timeline.words import category_text, module_text, phase_text
 from lab.quantities import bytes_text
+from lab.records.memory import Change
 
 MOST = 6
 _SMALL = 0.02

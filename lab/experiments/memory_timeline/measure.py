@@ -15,10 +15,10 @@ from dataclasses import replace
 
 import torch
 
-from lab.contract import Report
+from lab.contract import NotAvailableError, Report
 from lab.experiments.memory_timeline import assemble
 from lab.experiments.memory_timeline.clock import step_seconds
-from lab.experiments.memory_timeline.schema import Allocator, Change, Params, Prediction, Result, Run, Seconds
+from lab.experiments.memory_timeline.schema import Params, Result
 from lab.experiments.memory_timeline.settings import changes, compared
 from lab.experiments.memory_timeline.subject import SubjectError
 from lab.experiments.memory_timeline.tracking import (
@@ -29,7 +29,14 @@ from lab.experiments.memory_timeline.tracking import (
     track_with_profiler,
 )
 from lab.instruments.memory import allocator as memory_allocator
-from lab.instruments.memory.self_check import require_working
+from lab.instruments.memory.self_check import prediction_missing, require_working
+from lab.records.memory import Allocator, Change, Prediction, Run, Seconds
+from lab.torch_private import missing, require
+
+NEEDED = (
+    *("saved tensors", "versions", "node records", "checkpoint markers", "storages", "mode stacks", "dispatch modes"),
+    *("engine hooks", "tensor parts", "function transforms"),
+)
 
 REAL_BYTES = {"cpu": 2 << 30}
 """A real run may have this peak; the rest is predicted. On a GPU what is free on it."""
@@ -43,6 +50,7 @@ def run(params: Params, report: Report) -> Result:
     """Measure, or predict, what is in memory. Faults of a visitor's program do not raise: they are in ``fault``."""
     if params.device == "cuda" and not torch.cuda.is_available():
         raise ValueError("device = cuda: this host has no CUDA device, and predictions for CUDA need one. Use cpu.")
+    require(*NEEDED)
     require_working()
     with steady_collector():
         try:
@@ -102,6 +110,10 @@ class _Measurement:
 
     def _predict(self) -> tuple[Tracked | None, str]:
         """The same training on fake tensors; None with the reason where a program needs values."""
+        if why := prediction_missing():
+            if self.params.predict:
+                raise NotAvailableError(why)
+            return None, why
         try:
             found = track(self.params, fake=True)
         except SubjectError as error:
@@ -121,6 +133,8 @@ class _Measurement:
             return None, "On CUDA the allocator's own numbers say it."
         if chosen.fault:
             return None, "The run ended early."
+        if why := missing("allocation events"):
+            return None, why
         self.report(0.2, "once more under the profiler")
         try:
             again, unseen = track_with_profiler(self.params)
@@ -167,6 +181,8 @@ class _Measurement:
 
     def _changes(self, chosen: Tracked) -> tuple[Change, ...]:
         fake = self.predicted or chosen.seconds > QUICK_S
+        if fake and prediction_missing():
+            return ()
         found, settings = [], changes(self.params)
         deadline = time.monotonic() + 20
         for number, setting in enumerate(settings):

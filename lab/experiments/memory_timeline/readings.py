@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lab.experiments.memory_timeline.schema import Result, Run
+from lab.experiments.memory_timeline.schema import Result
 from lab.experiments.memory_timeline.words import category_text, phase_text
+from lab.records.memory import Run
 
 Knobs = Mapping[str, Any]
 

@@ -7,12 +7,11 @@ import gc
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from lab.contract import Fault
-from lab.experiments.memory_timeline.faults import fault_of_error, is_missing_kernel
 from lab.experiments.memory_timeline.schema import Params
 from lab.experiments.memory_timeline.subject import Subject, build
 from lab.instruments.memory import unseen as memory_unseen
@@ -20,7 +19,9 @@ from lab.instruments.memory.saved import saved_tensors
 from lab.instruments.memory.timeline import Reading, owners, read
 from lab.instruments.memory.tracker import MemoryTrack
 from lab.program import run as program
+from lab.program.explain import explain_fault, is_missing_kernel
 from lab.records.memory import CapHit, SavedTensor
+from lab.records.program import SILENT, Said, Warned
 from lab.torch_private import FakeMode
 from lab.workloads.training_step import Watch
 
@@ -39,8 +40,7 @@ class Tracked:
     segments: int
     parameters: int
     without_gradient: int
-    printed: str
-    warned: list[tuple[str, int | None]]
+    said: Said
     fault: Fault | None
 
     @property
@@ -124,12 +124,12 @@ def track(params: Params, *, fake: bool, addresses: bool = False) -> Tracked:
         except Exception as error:
             if params.model != "own" and not is_missing_kernel(error):
                 raise
-            fault = fault_of_error(error)
+            fault = explain_fault(error)
         seconds = time.perf_counter() - started
         if fault:
             opened.step_done()
         parameters = list(opened.subject.training.task.model.parameters())
-    ran = opened.subject.ran
+    said = opened.subject.ran.said if opened.subject.ran else SILENT
     return Tracked(
         opened.book,
         read(opened.book, params.device),
@@ -139,8 +139,9 @@ def track(params: Params, *, fake: bool, addresses: bool = False) -> Tracked:
         opened.subject.segments,
         sum(p.numel() for p in parameters),
         sum(p.requires_grad and p.grad is None for p in parameters),
-        ran.printed if ran else "",
-        [*(ran.warned if ran else ()), *((str(w.message)[:1000], None) for w in caught)],
+        replace(
+            said, warned=tuple(dict.fromkeys([*said.warned, *(Warned(str(w.message)[:1000], None) for w in caught)]))
+        ),
         fault,
     )
 

@@ -16,21 +16,23 @@ from lab.torch_private import (
     DataDependentOutputException,
     FakeTensor,
     TorchDispatchMode,
+    can_decompose,
     in_backward,
     node_metadata,
+    operator,
     running_node,
 )
 
 _UNSEEN_BY_DESIGN = {
     torch.ops.prim.device.default,
-    torch.ops.profiler._record_function_enter_new.default,
-    torch.ops.profiler._record_function_exit._RecordFunction,
+    operator("profiler._record_function_enter_new.default"),
+    operator("profiler._record_function_exit._RecordFunction"),
 }
 """No computation, and fake tensors run other numbers of them than real ones."""
-_READ_SCALAR = torch.ops.aten._local_scalar_dense.default
+_READ_SCALAR = operator("aten._local_scalar_dense.default")
 _ITEM = torch.ops.aten.item.default
 _LIFT = torch.ops.aten.lift_fresh.default
-_CAST = torch.ops.aten._to_copy.default
+_CAST = operator("aten._to_copy.default")
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 
 
@@ -121,7 +123,7 @@ class MemoryTrack(TorchDispatchMode):
         kwargs = kwargs or {}
         if self.quiet or func in _UNSEEN_BY_DESIGN:
             return func(*args, **kwargs)
-        if func is _ITEM or (torch.is_inference_mode_enabled() and func._can_decompose()):
+        if func is _ITEM or (torch.is_inference_mode_enabled() and can_decompose(func)):
             return self._parts_of(func, args, kwargs)
         self.ledger.op = len(self.operations)
         operation = self._operation(func)

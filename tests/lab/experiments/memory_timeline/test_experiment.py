@@ -16,9 +16,9 @@ import torch
 from lab import wire
 from lab.contract import ParamsError, silent
 from lab.experiments import memory_timeline
-from lab.experiments.memory_timeline import measure, schema
+from lab.experiments.memory_timeline import measure
 from lab.experiments.memory_timeline.schema import Params, Result
-from lab.records.memory import CATEGORIES
+from lab.records.memory import CATEGORIES, Seconds
 from lab.torch_private import has_dispatch_mode
 from lab.workloads.models import CLASSES
 
@@ -31,7 +31,7 @@ def _one_thread_and_no_clock() -> Iterator[None]:
     """Times are not compared here, and the collector has nothing to look through."""
     threads, clock = torch.get_num_threads(), measure.step_seconds
     torch.set_num_threads(1)
-    measure.step_seconds = lambda settings: [schema.Seconds(1.0, 1.0, 1.0, 3) for _ in settings]
+    measure.step_seconds = lambda settings: [Seconds(1.0, 1.0, 1.0, 3) for _ in settings]
     gc.collect()
     yield
     measure.step_seconds = clock

@@ -14,18 +14,18 @@ import pytest
 import torch
 
 from lab import torch_private, wire
-from lab.contract import Cancelled, ParamsError, silent
+from lab.contract import Cancelled, NotAvailableError, ParamsError, silent
 from lab.execution.executor import Executor
 from lab.experiments import op_profile
 from lab.experiments.op_profile.device_work import covered_ns, kernels
 from lab.experiments.op_profile.lessons import headline_of
-from lab.experiments.op_profile.schema import TRAPS, Params, Result, Step
+from lab.experiments.op_profile.schema import TRAPS, Params, Result
 from lab.experiments.op_profile.timeline import thinned
 from lab.experiments.op_profile.trap_programs import PROGRAMS
 from lab.experiments.op_profile.verdict import verdict
 from lab.instruments.profiling.ceilings import measure_ceilings
-from lab.instruments.profiling.session import unavailable
 from lab.program.own_model import EXAMPLE
+from lab.records.profiling import StepParts
 
 SMALL: dict[str, Any] = {"layers": 1, "width": 32, "batch": 2, "seq": 8, "steps": 2, "warmup": 1}
 
@@ -233,7 +233,7 @@ def test_channels_last_reaches_the_convolution():
 
 
 def test_a_run_that_is_not_wanted_ends():
-    def report(fraction: float, line: str) -> None:
+    def report(fraction: float, line: str, part: object = None) -> None:
         if fraction > 0.2:
             raise Cancelled
 
@@ -266,16 +266,13 @@ def test_a_host_that_cannot_compile_says_so(monkeypatch):
 
 
 def test_a_torch_that_cannot_be_read_is_said_and_shows_no_numbers(monkeypatch):
-    monkeypatch.setitem(torch_private.SELF_TESTS, "profiled operations are read in memory", lambda: [][0])
-    unavailable.cache_clear()
+    monkeypatch.setitem(torch_private.SELF_TESTS, "profiler events", lambda: [][0])
+    torch_private.missing.cache_clear()
     try:
-        result = measured(model="mlp")
-        assert result.fault
-        assert "IndexError" in result.fault.message
-        assert result.step is None
-        assert result.operators.name == ()
+        with pytest.raises(NotAvailableError, match=r"Profiler events are not available with torch .*IndexError"):
+            measured(model="mlp")
     finally:
-        unavailable.cache_clear()
+        torch_private.missing.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -437,12 +434,12 @@ def test_kernels_keep_what_the_driver_says():
     assert (table.occupancy, table.grid) == ((0.5,), ("128 × 1 × 1",))
 
 
-def device_step(copy_s: float, kernel_ns: int) -> tuple[Step, Any]:
+def device_step(copy_s: float, kernel_ns: int) -> tuple[StepParts, Any]:
     """A step of 1 ms on a device: how long it copies, how long a kernel runs."""
     from lab.instruments.profiling.events import Events
     from lab.instruments.profiling.tree import build_tree
 
-    step = Step(0.0, copy_s, 2e-4, 2e-4, 1e-4, 0.0, 5e-4 - copy_s, 1e-3)
+    step = StepParts(0.0, copy_s, 2e-4, 2e-4, 1e-4, 0.0, 5e-4 - copy_s, 1e-3)
     events = Events(
         name=["step", "aten::mm", "gemm"], kind=["range", "op", "kernel"], start_ns=[0, 10, 50], duration_ns=[10**6, 10, kernel_ns],
         thread=[1, 1, 7], number=[1, 2, 0], launched_by=[0, 0, 2], sequence=[-1] * 3, forward_thread=[0] * 3, shapes=[()] * 3,

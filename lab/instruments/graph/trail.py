@@ -100,7 +100,7 @@ class Trail:
             moment=write.moment,
             line=write.line,
             operation=write.operation,
-            name=(write.leaf.label if write.leaf else "") or self.name(write.use.state) or self.name(write.state),
+            name=(write.leaf.label if write.leaf else "") or self.name(write.use) or self.name(write.state),
             module=write.module,
             caller=write.caller,
             storage=write.storage,
@@ -149,7 +149,7 @@ class Trail:
         known = {s.number for s in self._recorder.tensors.living()}
         bad = {state.number}
         for call in self._recorder.tensors.operations[(state.maker.number if state.maker else 0) + 1 :]:
-            if any(use.state.number in bad for use in call.uses):
+            if any(use.number in bad for use in call.uses):
                 if call.plain_result is not None and not is_finite(call.plain_result):
                     return True
                 bad |= {s.number for s in (*call.results, *call.written) if s.nan or s.infinite}
@@ -187,7 +187,7 @@ class Trail:
 def inputs_of(state: State) -> Iterator[State]:
     """What ``state`` was made from: the operands of its maker, and what it is a view of."""
     if state.maker is not None:
-        yield from (use.state for use in state.maker.uses)
+        yield from state.maker.uses
     elif state.base is not None:
         yield state.base
 

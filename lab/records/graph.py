@@ -63,6 +63,8 @@ class Saved:
     """Operation of that write, such as ``add_``; empty when nothing was written."""
     freed_line: int | None = None
     """Line of the pass that freed it."""
+    freed_moment: int | None = None
+    """Operations that had run before that pass."""
     freed_by: str = ""
     """Call of that pass, such as ``loss.backward``."""
 

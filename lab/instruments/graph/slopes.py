@@ -162,7 +162,7 @@ def _value(value: Any, use: State, x: torch.Tensor) -> Any:
         return x
     if isinstance(value, State):
         return torch.tensor(
-            value.value, dtype=torch.float64 if value.state.dtype.is_floating_point else value.state.dtype
+            value.value, dtype=torch.float64 if value.dtype.is_floating_point else value.dtype
         )
     if type(value) in (tuple, list):
         return _filled(value, use, x)

@@ -121,6 +121,7 @@ def _saved(slot: Slot, owner: Seen) -> Saved:
         changed_line=line,
         changed_by=operation,
         freed_line=slot.freed_by[1] if slot.freed_by else None,
+        freed_moment=slot.freed_by[2] if slot.freed_by else None,
         freed_by=slot.freed_by[0] if slot.freed_by else "",
     )
 

@@ -56,14 +56,14 @@ class Trail:
 
     def reach(self, roots: Iterable[State]) -> None:
         """These are losses: what they were made from reaches a loss."""
-        self._reaching |= {state.number for state in _behind(roots, 50_000, through_leaves=False)}
+        self._reaching |= {state.number for state in states_behind(roots, 50_000, through_leaves=False)}
 
     def reaches(self, state: State) -> bool:
         return state.number in self._reaching
 
     def made(self) -> tuple[Made, ...]:
         """The states that were wanted, and those behind them, nearest first where there are too many."""
-        kept = {state.number: state for state in _behind(self._wanted, MOST_MADE)}
+        kept = {state.number: state for state in states_behind(self._wanted, MOST_MADE)}
         return tuple(self._made(kept[number]) for number in sorted(kept))
 
     def _made(self, state: State) -> Made:
@@ -192,7 +192,7 @@ def inputs_of(state: State) -> Iterator[State]:
         yield state.base
 
 
-def _behind(states: Iterable[State], most: int, *, through_leaves: bool = True) -> Iterator[State]:
+def states_behind(states: Iterable[State], most: int, *, through_leaves: bool = True) -> Iterator[State]:
     """``states`` and everything behind them, breadth first; a leaf was written by optimizers, which is no way of gradients."""
     known, todo = set(), list(states)
     for state in todo:  # grows while it is walked

@@ -295,9 +295,16 @@ def result_read_for_grad(record: Record) -> Iterator[Finding]:
     text = f".grad is filled for leaves only, and reading it from a result gives None and a warning.{where}{passed}"
     sites = site(asked.line, "read here", name) + site(first.line if first else None, "result since here", name)
     sites += site(run.line if run else None, "passed through here", name)
+    born = bool(first and re.search(r"requires_grad=True\)\s*[.*+/-]", record.text(first.line)))
+    repair = (
+        f"The leaf behind {name} has no name: make the tensor first, then call requires_grad_() on what is to be trained."
+        if born
+        else f"Call retain_grad() on {name} before backward, or make the leaf last."
+    )
     edits: tuple[Edit, ...] = ()
     if (
         first
+        and not born
         and run
         and run.line
         and first.name.isidentifier()
@@ -307,7 +314,7 @@ def result_read_for_grad(record: Record) -> Iterator[Finding]:
     evidence = {"results without .grad": sum(not t.is_leaf for t in record.result.tensors)}
     yield Finding(
         "surprise", ".grad of a result is None", text, evidence, asked.line,
-        f"Call retain_grad() on {name} before backward, or make the leaf last.", sites=sites, edits=edits,
+        repair, sites=sites, edits=edits,
     )  # fmt: skip
 
 
@@ -318,7 +325,8 @@ def read_for_grad(record: Record, line: int | None) -> list[Named]:
 
 
 def _operation_of(record: Record, named: Named) -> str:
-    return re.sub(r"Backward\d*$", "", named.grad_fn).lower() or "an operation"
+    node = record.nodes.get(named.node) if named.node is not None else None
+    return node.label if node else re.sub(r"Backward\d*$", "", named.grad_fn) or "an operation"
 
 
 def explain_none_gradient(record: Record, message: str, line: int | None) -> Explained | None:

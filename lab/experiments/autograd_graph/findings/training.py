@@ -27,6 +27,9 @@ def accumulated(record: Record) -> Iterator[Finding]:
     clears = record.result.cleared
     for run, steps in record.own_passes()[1:]:
         summed = [s for s in steps if s.before is not None and s.after is not None and not is_zero(s.before)]
+        owned = {p for s in record.result.steps for p in s.parameters}
+        summed = [s for s in summed if record.nodes[s.node].label != "leaf"]
+        summed.sort(key=lambda s: record.nodes[s.node].label not in owned)
         if not summed:
             continue
         step = summed[0]
@@ -39,7 +42,6 @@ def accumulated(record: Record) -> Iterator[Finding]:
         if len(names) > 1:
             text += f" The same holds for {len(names) - 1} other leaves."
         others = {c.leaf for c in clears} - set(names)
-        owned = {p for s in record.result.steps for p in s.parameters}
         if owned and name not in owned and others:
             text += f" The optimizer does not hold {name}, so its zero_grad() clears other leaves only."
         between = [m for m in steps_at if m <= run.moment]
@@ -324,6 +326,17 @@ def gradcheck_in_single_precision(record: Record) -> Iterator[Finding]:
         "Give it float64 inputs.",
         sites=site(warned.line, "checked in float32 here", "gradcheck"),
     )
+
+
+def imaginary_dropped(record: Record) -> Iterator[Finding]:
+    """A complex tensor cast to a real one."""
+    warned = next((w for w in record.result.warned if "discards the imaginary part" in w.text), None)
+    if warned:
+        text = f"The cast{on_line(warned.line)} keeps the real part only: the imaginary part is dropped, and no gradient comes back to it."
+        yield Finding(
+            "warning", "The imaginary part is dropped", text, {"kept": "real part"}, warned.line,
+            "Say which part is meant: .real, .abs() or torch.view_as_real.", sites=site(warned.line, "imaginary part dropped here"),
+        )  # fmt: skip
 
 
 def scatter_twice(record: Record) -> Iterator[Finding]:

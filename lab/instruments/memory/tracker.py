@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from lab.instruments.memory.engine_sums import DIFFERENT, EngineSums, same_parts
 from lab.instruments.memory.hooks import Hooks
 from lab.instruments.memory.ledger import Birth, Ledger, Storage, storages_of
 from lab.torch_private import (
@@ -31,6 +32,7 @@ _READ_SCALAR = torch.ops.aten._local_scalar_dense.default
 _ITEM = torch.ops.aten.item.default
 _LIFT = torch.ops.aten.lift_fresh.default
 _CAST = torch.ops.aten._to_copy.default
+_ZEROS = ("zeros", "new_zeros", "zeros_like")
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 
 
@@ -78,6 +80,7 @@ class MemoryTrack(TorchDispatchMode):
         super().__init__()
         self.ledger = Ledger(with_addresses=with_addresses)
         self.hooks = Hooks(self, modules, optimizer)
+        self._sums = EngineSums()
         self.inputs = dict(inputs or {})
         self.operations: list[Operation] = []
         self.regions: list[int] = []
@@ -91,17 +94,23 @@ class MemoryTrack(TorchDispatchMode):
         self._cap_bytes, self._source = cap_bytes, source
         self._recomputing = False
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else torch wraps each call once more, for programs that are compiled inside a mode
+
     def __enter__(self) -> MemoryTrack:
         self._collects = gc.isenabled()
         gc.collect()  # cyclic garbage would die at some later operation
         gc.disable()
         self.hooks.enter()
+        self._sums.enter()
         for name, tensor in self.inputs.items():
             self.ledger.static(tensor, "inputs", name)
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
+        self._sums.leave()
         self.hooks.leave()
         self.ledger.close()
         self.inputs.clear()
@@ -123,6 +132,10 @@ class MemoryTrack(TorchDispatchMode):
             return func(*args, **kwargs)
         if func is _ITEM or (torch.is_inference_mode_enabled() and func._can_decompose()):
             return self._parts_of(func, args, kwargs)
+        if func in DIFFERENT and in_backward():
+            func = self._sums.bare(func, args, self._are_fresh_zeros(args))
+            if func is same_parts:
+                return func(*args)
         self.ledger.op = len(self.operations)
         operation = self._operation(func)
         self.operations.append(operation)
@@ -133,6 +146,12 @@ class MemoryTrack(TorchDispatchMode):
         for tensor in _tensors((out,)):
             self._result(tensor, func, operation, args)
         return out
+
+    def _are_fresh_zeros(self, args: Any) -> bool:
+        storages = self.ledger.storages
+        if not storages or storages[-1].op_name not in _ZEROS or args[0].layout is not torch.strided:
+            return False
+        return self.ledger.number(args[0].untyped_storage()) == storages[-1].number
 
     def _parts_of(self, func: Any, args: Any, kwargs: Any) -> Any:
         """What a composite operation runs. Tensors of inference mode lack the dispatch keys that take it apart before."""

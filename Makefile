@@ -15,6 +15,7 @@ lint: .venv/installed-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
+	$(BIN)/oxlint --deny-warnings components
 
 bench: .venv/installed-dev browser
 	$(BIN)/python -m benchmarks

@@ -174,6 +174,7 @@ def _words(answer: dict[str, Any]) -> Iterable[str]:
     for finding in answer["findings"]:
         line = f" (line {finding['line']})" if finding["line"] else ""
         yield f"{finding['level']}: {finding['title']}{line}\n    {finding['text']}"
+        yield from (f"    line {site['line']}: {site['role']} {site['tensor']}".rstrip() for site in finding["sites"])
         if finding["repair"]:
             yield f"    {finding['repair']}"
     if error:

@@ -166,6 +166,33 @@ def check(params: Any) -> None:
 
 
 @dataclass(frozen=True)
+class Site:
+    """A line of the visitor's program that has a part in a finding. The first sites of a finding matter most."""
+
+    line: int
+    """From 1."""
+    role: str
+    """What happened there, two or three words: "kept here", "overwritten here", "freed here", "cut here", "fails here"."""
+    tensor: str = ""
+    """The program's name for the tensor, or a word for it."""
+    before: Any = None
+    """A number or short text: what was there before, such as the version or the value."""
+    after: Any = None
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change of one line of the visitor's program."""
+
+    line: int
+    """From 1, in the program as it was run."""
+    old: str
+    """The whole line as it stands, without its line break."""
+    new: str
+    """What stands there instead; may be several lines."""
+
+
+@dataclass(frozen=True)
 class Finding:
     """One thing to notice, computed from a result. All texts are plain text: they may quote a visitor's program."""
 
@@ -180,6 +207,12 @@ class Finding:
     """One line: what to change."""
     change: dict[str, Any] = field(default_factory=dict)
     """Values of knobs that make the repair; the page offers them as one click."""
+    sites: tuple[Site, ...] = ()
+    """The lines that take part, the one to blame first."""
+    edits: tuple[Edit, ...] = ()
+    """The repair as a change of the program, all of it together."""
+    edit_tested: bool = False
+    """The changed program was run: it ended clean, and its gradients agree with differences of its own forward."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +228,8 @@ class Fault:
     """What it means, in plain words."""
     repair: str = ""
     """What to do next."""
+    sites: tuple[Site, ...] = ()
+    """The lines that take part, the one to blame first."""
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,12 @@ with experiment_page(
     blind="Not seen: work inside C++ that records no node, and operations under no_grad.",
 ) as page:
     for side in page.sides():
-        graph_view(side.wire, program=side.params.code, key=f"{side.key}-graph", height=640, presenter=page.presenting)
+        graph_view(
+            side.result, program=side.params.code, key=f"{side.key}-graph", height=640, presenter=page.presenting
+        )
     if page.side:
-        result, key = page.side.wire, page.side.key
+        said = page.side.wire
         with page.aside:
-            program_output(result["printed"], result["echo"], result["warned"])
+            program_output(said["printed"], said["echo"], said["warned"])
         with page.details:
-            draw_details(result, key)
+            draw_details(page.side.result, page.side.key)

@@ -1,8 +1,7 @@
-"""The tables behind the autograd picture: wire form of a result -> rows with the help of each column."""
+"""The tables behind the autograd picture: a result -> rows with the help of each column."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
@@ -10,6 +9,7 @@ import streamlit as st
 from components.autograd_graph.classic_picture import classic_picture
 from components.kit.tables import draw_table, plain_text
 from lab.quantities import bytes_text
+from lab.records.graph import GraphResult
 
 STEPS = {
     "step": "Position in the order in which the engine ran the nodes.",
@@ -50,66 +50,66 @@ TENSORS = {
 VARIABLES = {"name": "Variable of the program.", "value": "Its value at the end."}
 
 
-def steps_table(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+def steps_table(result: GraphResult) -> list[dict[str, Any]]:
     """One row a step of every backward pass, in engine order."""
-    nodes = {n["id"]: n for n in result["nodes"]} | {n["id"]: n for p in result["passes"] for n in p["nodes"]}
+    nodes = {n.id: n for n in result.nodes} | {n.id: n for p in result.passes for n in p.nodes}
     return [
         {
             "step": number,
             "pass": turn,
-            "node": nodes[step["node"]]["name"] if step["node"] in nodes else f"node {step['node']}",
-            "line": nodes[step["node"]]["line"] if step["node"] in nodes else None,
-            "incoming": plain_text(step["incoming"]),
-            "handed on": ", ".join(plain_text(value) for value in step["given"]),
-            "grad before": plain_text(step["before"]) if step["after"] is not None else "",
-            "grad after": plain_text(step["after"]) if step["after"] is not None else "",
+            "node": nodes[step.node].name if step.node in nodes else f"node {step.node}",
+            "line": nodes[step.node].line if step.node in nodes else None,
+            "incoming": plain_text(step.incoming),
+            "handed on": ", ".join(plain_text(value) for value in step.given),
+            "grad before": plain_text(step.before) if step.after is not None else "",
+            "grad after": plain_text(step.after) if step.after is not None else "",
         }
-        for turn, steps in enumerate(result["backward"], 1)
+        for turn, steps in enumerate(result.backward, 1)
         for number, step in enumerate(steps, 1)
     ]
 
 
-def saved_table(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+def saved_table(result: GraphResult) -> list[dict[str, Any]]:
     """One row a saved tensor."""
     return [
         {
-            "node": node["name"],
-            "line": node["line"],
-            "slot": saved["slot"],
-            "shape": "" if saved["shape"] is None else str(saved["shape"]),
-            "dtype": saved["dtype"],
-            "storage": saved["storage"],
-            "bytes": saved["storage_bytes"],
-            "size": "" if saved["storage_bytes"] is None else bytes_text(saved["storage_bytes"]).partition(" (")[0],
-            "saved version": saved["saved_version"],
-            "current version": saved["current_version"],
-            "leaf": saved["leaf"] or "",
-            "freed": saved["freed"],
+            "node": node.name,
+            "line": node.line,
+            "slot": saved.slot,
+            "shape": "" if saved.shape is None else str(list(saved.shape)),
+            "dtype": saved.dtype,
+            "storage": saved.storage,
+            "bytes": saved.storage_bytes,
+            "size": "" if saved.storage_bytes is None else bytes_text(saved.storage_bytes).partition(" (")[0],
+            "saved version": saved.saved_version,
+            "current version": saved.current_version,
+            "leaf": saved.leaf or "",
+            "freed": saved.freed,
         }
-        for node in result["nodes"]
-        for saved in node["saved"]
+        for node in result.nodes
+        for saved in node.saved
     ]
 
 
-def leaves_table(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+def leaves_table(result: GraphResult) -> list[dict[str, Any]]:
     """One row a leaf of the graph."""
     return [
-        {"name": leaf["name"], "shape": str(leaf["shape"]), "grad": plain_text(leaf["grad"])}
-        for leaf in result["leaves"]
+        {"name": leaf.name, "shape": str(list(leaf.shape)), "grad": plain_text(leaf.grad)} for leaf in result.leaves
     ]
 
 
-def tensors_table(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+def tensors_table(result: GraphResult) -> list[dict[str, Any]]:
     """One row a tensor that has a name at the end, in the graph or not."""
     return [
-        {name: named[name] for name in TENSORS} | {"shape": str(named["shape"]), "grad": plain_text(named["grad"])}
-        for named in result["tensors"]
+        {name: getattr(named, name) for name in TENSORS}
+        | {"shape": str(list(named.shape)), "grad": plain_text(named.grad)}
+        for named in result.tensors
     ]
 
 
-def variables_table(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+def variables_table(result: GraphResult) -> list[dict[str, Any]]:
     """One row a variable of the program."""
-    return [{"name": name, "value": plain_text(value)} for name, value in result["variables"].items()]
+    return [{"name": name, "value": plain_text(value)} for name, value in result.variables.items()]
 
 
 _TABLES = {
@@ -121,7 +121,7 @@ _TABLES = {
 }
 
 
-def draw_details(result: Mapping[str, Any], key: str) -> None:
+def draw_details(result: GraphResult, key: str) -> None:
     """The tables behind the picture and torchviz's picture, in tabs. Only the open tab is made."""
     *tabs, classic = st.tabs([*_TABLES, "Classic picture"], key=f"{key}-details", on_change="rerun")
     for tab, (name, (rows, helps, empty)) in zip(tabs, _TABLES.items(), strict=True):
@@ -130,4 +130,4 @@ def draw_details(result: Mapping[str, Any], key: str) -> None:
                 draw_table(rows(result), helps, f"{key}-{name}", empty)
     if classic.open:
         with classic:
-            classic_picture(result["classic"], result["no_classic"], description="The same graph as torchviz draws it.")
+            classic_picture(result.classic, result.no_classic, description="The same graph as torchviz draws it.")

@@ -11,7 +11,7 @@ import streamlit as st
 
 from components.frame.page_bar import presenting
 from components.frame.page_state import PageState
-from lab.contract import Fault, Finding, Knob, ParamsError
+from lab.contract import Fault, Finding, Knob, ParamsError, Site
 from lab.execution.executor import State
 from lab.quantities import bytes_text, number_text, seconds_text
 
@@ -52,6 +52,7 @@ def _card(state: PageState, finding: Finding, key: str) -> None:
         with st.container(key=f"{key}-title"):
             st.text(finding.title)
         st.text(finding.text)
+        _sites(finding.sites)
         _evidence(finding.evidence, key)
         _repair(finding.repair)
         _offer_change(state, finding.change, key)
@@ -105,8 +106,20 @@ def _fault_card(fault: Fault, ended: str, evidence: Mapping[str, Any]) -> None:
             st.code(f"{fault.type}: {fault.message}", language=None, wrap_lines=True)
         if fault.explanation:
             st.text(fault.explanation)
+        _sites(fault.sites)
         _evidence(evidence, "finding-end")
         _repair(fault.repair)
+
+
+def _sites(sites: Sequence[Site]) -> None:
+    if sites:
+        st.text("\n".join(map(site_text, sites)))
+
+
+def site_text(site: Site) -> str:
+    """ "line 4 · overwritten here · p · version 0 → version 1"."""
+    change = " → ".join(str(value) for value in (site.before, site.after) if value is not None)
+    return " · ".join(part for part in (f"line {site.line}", site.role, site.tensor, change) if part)
 
 
 def _evidence(evidence: Mapping[str, Any], key: str) -> None:

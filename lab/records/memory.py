@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+from lab.contract import Fault
 
 CATEGORIES = (
     "parameters",
@@ -160,3 +163,188 @@ class CapHit:
     """Freed only once the exception, whose traceback holds the frames and their tensors, was let go of."""
     after_bytes: int
     """Alive after that."""
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Time of one step, from runs without the instrument."""
+
+    median: float
+    min: float
+    max: float
+    repeats: int
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Total bytes over operations, at most some hundred points: the largest of each stretch."""
+
+    index: tuple[int, ...]
+    bytes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One setting beside the others."""
+
+    setting: str
+    """Its caption: for the eye only."""
+    knobs: dict[str, Any]
+    """The values that make it, and by which it is found."""
+    square_root: bool
+    """Its segments have √n of the n blocks."""
+    chosen: bool
+    """It is what the controls say."""
+    predicted: bool
+    peak_bytes: int | None
+    """None when it failed, see ``failed``."""
+    peak_phase: str
+    peak_op: str
+    peak_module: str
+    categories: dict[str, int]
+    """At its peak."""
+    saved_bytes: int
+    """Kept for backward at the end of the last forward, parameters and inputs not counted."""
+    operations: int
+    recomputed_ops: int
+    growth_bytes: int
+    """What the last step left behind."""
+    step_s: Seconds | None
+    curve: Curve
+    failed: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """One knob set differently, and the peak that results."""
+
+    title: str
+    knobs: dict[str, Any]
+    peak_bytes: int
+    saving_bytes: int
+    measured: bool
+    """False: predicted on fake tensors."""
+    fits: bool
+    """On the card."""
+
+
+@dataclass(frozen=True)
+class PhasePeak:
+    """The largest total in one phase of one step."""
+
+    step: int
+    phase: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The same run on tensors without data."""
+
+    peak_bytes: int
+    curve: Curve
+    same_operations: bool | None
+    """Whether both ran the same operations; None when nothing was measured to compare with."""
+    largest_gap_bytes: int | None
+    """Largest difference at any operation, where they did."""
+    assumed_scalars: int
+    """Times that the program asked for a value and got 0."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Does it fit on the card?"""
+
+    card_bytes: int
+    peak_bytes: int
+    fits: bool
+    device: str
+    """Whose kernels the answer is for."""
+
+
+@dataclass(frozen=True)
+class OpDtype:
+    """How often an operation of the forward gave this dtype."""
+
+    op: str
+    dtype: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Allocator:
+    """The CUDA allocator's own peaks beside the track's; ``lines`` sum to ``reserved_bytes``."""
+
+    tracked_bytes: int
+    requested_bytes: int
+    allocated_bytes: int
+    reserved_bytes: int
+    driver_bytes: int
+    """In use on the device, other processes included."""
+    lines: dict[str, int]
+    snapshot: str
+    """For PyTorch's memory viewer: a pickle, zlib-compressed, base64. Empty when there is none."""
+
+
+@dataclass(frozen=True)
+class Warned:
+    """A warning that the program caused."""
+
+    text: str
+    line: int | None
+
+
+@dataclass(frozen=True)
+class MemoryResult:
+    """What was alive at every operation."""
+
+    timeline: Timeline
+    lives: Lives
+    storages: Storages
+    peak: Peak
+    phase_peaks: tuple[PhasePeak, ...]
+    start: dict[str, int]
+    """Bytes per category before the first operation."""
+    end: dict[str, int]
+    """After the last."""
+    step_ends: tuple[int, ...]
+    """Bytes alive when each step was over."""
+    operations: int
+    recomputed_ops: int
+    parameters: int
+    """Numbers, not bytes."""
+    without_gradient: int
+    """Parameter tensors that require a gradient and have none at the end of a training run."""
+    segments: int
+    """Checkpointed segments; 0 when nothing is checkpointed."""
+    predicted: bool
+    """The timeline itself is of tensors without data."""
+    predicted_reason: str
+    """Why it was predicted although a run was asked for; empty otherwise."""
+    assumed_scalars: int
+    runs: tuple[Run, ...]
+    changes: tuple[Change, ...]
+    """What would lower this peak, the largest saving first."""
+    saved: tuple[SavedTensor, ...]
+    """Of the last forward."""
+    saved_bytes: int
+    """Of the distinct storages that only autograd keeps."""
+    dtypes: tuple[OpDtype, ...]
+    unseen_bytes: int | None
+    """At the worst instant: in the allocator, and not seen by the dispatcher."""
+    unseen_reason: str
+    """Why it was not measured; empty otherwise."""
+    step_s: Seconds | None
+    tracked_step_s: float | None
+    """One step with the instrument: what it costs."""
+    step_s_reason: str
+    prediction: Prediction | None
+    prediction_reason: str
+    fit: Fit
+    oom: CapHit | None
+    allocator: Allocator | None
+    allocator_reason: str
+    printed: str
+    warned: tuple[Warned, ...]
+    device: str
+    fault: Fault | None

@@ -33,13 +33,6 @@ AtRest = Callable[..., FloatRect]
 expect.set_options(timeout=60_000)  # the first page waits for the first import of torch
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A browser on a busy machine may miss a key: a test that fails is given one more try, and the report says so."""
-    for item in items:
-        if "tests/browser/" in item.path.as_posix():
-            item.add_marker(pytest.mark.flaky(reruns=1))
-
-
 @pytest.fixture(scope="session")
 def app_url() -> Iterator[str]:
     """Address of the running lab, without a slash at the end."""

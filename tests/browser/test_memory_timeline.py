@@ -51,6 +51,29 @@ def test_grouping_and_zoom_by_key(figure: Page):
     expect(figure.locator(".step-text")).to_have_text(["step 2"])
 
 
+def test_wheel_drag_and_keys_zoom_and_f_shows_the_whole(figure: Page, at_rest: AtRest):
+    stage, ranges = figure.locator(".memory .stage"), figure.locator(".memory .ranges option:checked")
+    box = at_rest(stage)
+    whole = figure.locator(".memory .grid").text_content() or ""
+    figure.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    figure.mouse.wheel(0, -240)
+    expect(ranges).to_have_text("a part")
+    expect(figure.locator(".memory .grid")).not_to_have_text(whole)
+    figure.keyboard.press("f")
+    expect(ranges).to_have_text("all 2 steps")
+    expect(figure.locator(".memory .grid")).to_have_text(whole)
+    figure.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 8)
+    figure.mouse.down()
+    figure.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 8, steps=3)
+    figure.mouse.up()
+    expect(ranges).to_have_text("a part")
+    before = figure.locator(".memory .grid").text_content() or ""
+    figure.keyboard.press("d")
+    expect(figure.locator(".memory .grid")).not_to_have_text(before)
+    figure.keyboard.press("2")
+    expect(ranges).to_have_text("step 2")
+
+
 def test_the_tooltip_has_exact_numbers(figure: Page, at_rest: AtRest):
     box = at_rest(figure.locator(".memory .stage"))
     figure.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.7)

@@ -77,3 +77,32 @@ def test_the_timeline_answers_keys_and_sums_a_range(profile: Page, at_rest: AtRe
     assert sum(parts) == pytest.approx(inside, rel=0.03)
     profile.keyboard.press("Escape")
     expect(note).to_contain_text("Drag to sum a range")
+
+
+def test_the_timeline_zooms_by_wheel_and_by_a_drag_over_its_ruler(profile: Page, at_rest: AtRest) -> None:
+    view(profile, "Timeline")
+    stage, note = profile.locator(".timeline .stage"), profile.locator(".timeline .note")
+    expect(note).to_contain_text("Drag to sum a range")
+    box = at_rest(stage)
+
+    def summed() -> float:
+        """Seconds that 200 pixels cover."""
+        profile.mouse.move(box["x"] + 300, box["y"] + 60)
+        profile.mouse.down()
+        profile.mouse.move(box["x"] + 500, box["y"] + 60, steps=3)
+        profile.mouse.up()
+        expect(note).to_contain_text("chosen")
+        return seconds(note.locator("b").inner_text().split(" chosen")[0])
+
+    whole = summed()
+    profile.mouse.wheel(0, -120)
+    nearer = summed()
+    assert nearer < 0.85 * whole
+    profile.mouse.move(box["x"] + 100, box["y"] + 8)
+    profile.mouse.down()
+    profile.mouse.move(box["x"] + 100 + box["width"] / 4, box["y"] + 8, steps=3)
+    profile.mouse.up()
+    assert summed() == pytest.approx(nearer / 4, rel=0.05)
+    profile.keyboard.press("Escape")
+    profile.keyboard.press("f")
+    assert summed() == pytest.approx(whole, rel=0.02)

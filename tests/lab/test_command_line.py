@@ -95,7 +95,9 @@ def test_json_of_one_run_from_standard_input() -> None:
     assert {"slot", "shape", "dtype", "bytes", "saved_version", "current_version", "leaf"} <= saved.keys()
     assert result["variables"]["x"] == "NaN"
     assert result["printed"].startswith("é ")
-    assert {"level", "title", "text", "evidence", "line", "repair"} <= answer["findings"][0].keys()
+    assert {"level", "title", "text", "evidence", "line", "repair", "sites", "edits", "edit_tested"} <= answer[
+        "findings"
+    ][0].keys()
 
 
 def test_a_batch_goes_on_after_bad_lines_and_keeps_its_order(
@@ -139,7 +141,7 @@ def test_a_batch_goes_on_after_bad_lines_and_keeps_its_order(
     assert answers[11]["result"]["printed"] == "a\u2028b\n"
     for answer in answers:
         if answer["error"]:
-            assert {"type", "message", "line", "explanation", "repair"} == answer["error"].keys()
+            assert {"type", "message", "line", "explanation", "repair", "sites"} == answer["error"].keys()
 
 
 BAD = {

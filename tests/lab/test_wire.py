@@ -119,7 +119,7 @@ def test_a_result_survives_and_a_forged_one_does_not() -> None:
     data = wire.loads(wire.dumps(result))
     assert wire.decode(Result, data) == result
     data["nodes"][2]["saved"][0]["bytes"] = "8"
-    with pytest.raises(wire.WireError, match=r"^Result\.nodes\[2\]\.saved\[0\]\.bytes: expected int"):
+    with pytest.raises(wire.WireError, match=r"^GraphResult\.nodes\[2\]\.saved\[0\]\.bytes: expected int"):
         wire.decode(Result, data)
 
 

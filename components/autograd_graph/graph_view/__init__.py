@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
 from streamlit.components import v2 as components_v2
 
-from components.autograd_graph.graph_view.scene import default_pass, description, figure_id, folder, scene
+from components.autograd_graph.graph_view.scene import Tree, default_pass, description, figure_id, folder, scene
 from components.kit import stepper
+from components.kit.modules import script
 from components.kit.palette import css_variables
-from lab.wire import collector_off
+from lab.records.graph import GraphResult
 
 KEYS: dict[str, str] = {
     **stepper.KEYS,
@@ -26,7 +26,6 @@ KEYS: dict[str, str] = {
 """Keys of the picture, while it has the focus (in presenter mode: always)."""
 
 _HERE = Path(__file__).parent
-_SCRIPTS = ("draw", "view", "picture", "listing", "details", "heading", "download", "figure")
 
 
 def _read(name: str) -> str:
@@ -45,12 +44,12 @@ _component = components_v2.component(
             _read("picture.css"),
         ]
     ),
-    js="\n".join([stepper.JS, *(_read(f"{name}.js") for name in _SCRIPTS)]),
+    js=script(_HERE / "figure.js"),
 )
 
 
-def graph_view(result: dict[str, Any], *, program: str, key: str, height: int = 640, presenter: bool = False) -> None:
-    """Draw the graph of an autograd ``result`` in wire form, with the ``program`` that made it beside it.
+def graph_view(result: GraphResult, *, program: str, key: str, height: int = 640, presenter: bool = False) -> None:
+    """Draw the graph of an autograd ``result`` with the ``program`` that made it beside it.
 
     ``height`` in pixels, of everything. Presenter mode fills the window, enlarges the type and listens to keys of the whole
     page. What the visitor opens or chooses reruns this figure only.
@@ -59,26 +58,25 @@ def graph_view(result: dict[str, Any], *, program: str, key: str, height: int = 
 
 
 @st.fragment
-def _figure(result: dict[str, Any], program: str, key: str, height: int, presenter: bool, tree: Any) -> None:
+def _figure(result: GraphResult, program: str, key: str, height: int, presenter: bool, tree: Tree) -> None:
     state = st.session_state.get(key)
     view = (state.get("view") if state else None) or {}
     figure = figure_id(result)
-    if view.get("figure") != figure or not 0 <= view.get("pass", 0) < max(len(result["passes"]), 1):
+    if view.get("figure") != figure or not 0 <= view.get("pass", 0) < max(len(result.passes), 1):
         view = {}
     number, opened = view.get("pass", default_pass(result)), view.get("open")
-    with collector_off():
-        drawn = scene(result, number, tree(number), None if opened is None else set(opened), wide=presenter)
-    fault = result["fault"] or {}
+    drawn = scene(result, number, tree(number), None if opened is None else set(opened), wide=presenter)
+    fault = result.fault
     _component(
         key=key,
         data=drawn
         | {
             "figure": figure,
-            "name": f"Autograd graph of {result['root']}" if result["root"] else "Autograd graph",
+            "name": f"Autograd graph of {result.root}" if result.root else "Autograd graph",
             "description": description(result, drawn),
-            "message": "" if result["nodes"] else result["no_graph"] or fault.get("message", ""),
+            "message": "" if result.nodes else result.no_graph or (fault.message if fault else ""),
             "program": program,
-            "fault": {k: fault[k] for k in ("type", "message", "line")} if fault else None,
+            "fault": {"type": fault.type, "message": fault.message, "line": fault.line} if fault else None,
             "height": height,
             "presenter": presenter,
         },

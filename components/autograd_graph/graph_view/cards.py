@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from components.autograd_graph.graph_view.boxes import Box
@@ -17,6 +17,7 @@ from components.autograd_graph.graph_view.notation import (
     text_width,
 )
 from lab.quantities import bytes_text
+from lab.records.graph import Node, Plain, Saved
 
 TITLE_PX, META_PX, VALUE_PX, TAG_PX = 14, 11.5, 12, 11
 PAD, GAP = 11, 14
@@ -36,44 +37,44 @@ KIND_WORDS = {
 Card = dict[str, Any]
 
 
-def node_card(node: dict[str, Any], gradient: Any, freed_at: int | None) -> Card:
-    """The card of one node (wire form). ``gradient`` is what the chosen backward pass brought to it.
+def node_card(node: Node, gradient: Plain, freed_at: int | None) -> Card:
+    """The card of one node. ``gradient`` is what the chosen backward pass brought to it.
 
     ``freed_at`` is the step of the pass that lets go of what the node saved: -1 when it was gone before, None when never.
     """
-    mark = node["kind"] if node["kind"] in ("custom", "checkpoint") else ""
-    line = f"line {node['line']}" if node["line"] else ""
+    mark = node.kind if node.kind in ("custom", "checkpoint") else ""
+    line = f"line {node.line}" if node.line else ""
     card = {
-        "kind": node["kind"],
+        "kind": node.kind,
         "title": node_title(node),
-        "meta": " · ".join(t for t in (mark, shape_text(node["shape"]), line) if t),
-        "value": short(node["value"]),
+        "meta": " · ".join(t for t in (mark, shape_text(node.shape), line) if t),
+        "value": short(node.value),
         "grad": short_gradient(gradient),
         "tags": _tags(node, freed_at),
-        "line": node["line"],
-        "changed": sorted({s["changed_line"] for s in node["saved"] if s["changed_line"]}),
+        "line": node.line,
+        "changed": sorted({s.changed_line for s in node.saved if s.changed_line}),
         "details": _node_details(node, gradient),
         "name": spoken(node),
     }
     return _sized(card)
 
 
-def node_title(node: dict[str, Any]) -> str:
+def node_title(node: Node) -> str:
     """``w`` for a leaf, ``h = sigmoid`` for a result with a name."""
-    names = ", ".join(v for v in node["variables"] if v != node["label"])
-    return f"{names} = {node['label']}" if names and node["kind"] != "leaf" else node["label"]
+    names = ", ".join(v for v in node.variables if v != node.label)
+    return f"{names} = {node.label}" if names and node.kind != "leaf" else node.label
 
 
-def spoken(node: dict[str, Any]) -> str:
+def spoken(node: Node) -> str:
     """The node in a sentence: ``w``, ``sigmoid (h)``."""
-    names = ", ".join(v for v in node["variables"] if v != node["label"])
-    return f"{node['label']} ({names})" if names and node["kind"] != "leaf" else node["label"]
+    names = ", ".join(v for v in node.variables if v != node.label)
+    return f"{node.label} ({names})" if names and node.kind != "leaf" else node.label
 
 
-def box_card(box: Box, members: list[dict[str, Any]], freed_at: int | None) -> Card:
+def box_card(box: Box, members: Sequence[Node], freed_at: int | None) -> Card:
     """The card of a closed box over the nodes ``members``: how many, which operations, how many bytes they keep."""
-    lines = sorted({n["line"] for n in members if n["line"]})
-    saved = [s for n in members for s in n["saved"]]
+    lines = sorted({n.line for n in members if n.line})
+    saved = [s for n in members for s in n.saved]
     count = f"{len(members):,} nodes"
     kept = [
         {"text": f"{len(saved):,} saved · {short_bytes(storage_bytes(saved))}", "state": "kept", "freed_at": freed_at}
@@ -100,54 +101,51 @@ def box_card(box: Box, members: list[dict[str, Any]], freed_at: int | None) -> C
     return _sized(card)
 
 
-def storage_bytes(saved: Iterable[dict[str, Any]]) -> int:
+def storage_bytes(saved: Iterable[Saved]) -> int:
     """Bytes of the distinct storages that these saved tensors keep alive."""
-    return sum({s["storage"]: s["storage_bytes"] or 0 for s in saved if s["storage"] is not None}.values())
+    return sum({s.storage: s.storage_bytes or 0 for s in saved if s.storage is not None}.values())
 
 
-def _operations(members: list[dict[str, Any]]) -> str:
-    counts = Counter(n["label"] if n["kind"] != "leaf" else "leaf" for n in members).most_common()
+def _operations(members: Sequence[Node]) -> str:
+    counts = Counter(n.label if n.kind != "leaf" else "leaf" for n in members).most_common()
     return ", ".join(f"{name} × {n:,}" for name, n in counts[:8]) + (", …" if len(counts) > 8 else "")
 
 
-def _tags(node: dict[str, Any], freed_at: int | None) -> list[dict[str, Any]]:
-    saved = node["saved"]
+def _tags(node: Node, freed_at: int | None) -> list[dict[str, Any]]:
+    saved = node.saved
     tags = []
     for s in saved[:TAGS_SHOWN] if len(saved) > TAGS_SHOWN + 1 else saved:
         state, text = _tag(s)
-        freed = s["freed"] and state != "placeholder"
+        freed = s.freed and state != "placeholder"
         tags.append({"text": text, "state": state, "freed_at": freed_at if freed else None})
     if len(tags) < len(saved):
         rest = saved[TAGS_SHOWN:]
         text = f"{len(rest):,} more · {short_bytes(storage_bytes(rest))}"
-        tags.append({"text": text, "state": "kept", "freed_at": freed_at if rest[0]["freed"] else None})
+        tags.append({"text": text, "state": "kept", "freed_at": freed_at if rest[0].freed else None})
     return tags
 
 
-def changed(saved: dict[str, Any]) -> bool:
+def changed(saved: Saved) -> bool:
     """Something wrote into the tensor after it was saved: backward will refuse it."""
-    return (
-        None not in (saved["saved_version"], saved["current_version"])
-        and saved["saved_version"] != saved["current_version"]
-    )
+    return None not in (saved.saved_version, saved.current_version) and saved.saved_version != saved.current_version
 
 
-def _tag(saved: dict[str, Any]) -> tuple[str, str]:
-    if saved["recomputed"] or saved["shape"] is None:
-        return "placeholder", f"{saved['slot']}: recomputed in backward"
+def _tag(saved: Saved) -> tuple[str, str]:
+    if saved.recomputed or saved.shape is None:
+        return "placeholder", f"{saved.slot}: recomputed in backward"
     if changed(saved):
-        where = f" (line {saved['changed_line']})" if saved["changed_line"] else ""
-        return "changed", f"{saved['slot']}: saved v{saved['saved_version']}, now v{saved['current_version']}{where}"
-    version = f" · v{saved['saved_version']}" if saved["saved_version"] is not None else ""
-    return "kept", f"{saved['slot']} = {_saved_name(saved)}{version}"
+        where = f" (line {saved.changed_line})" if saved.changed_line else ""
+        return "changed", f"{saved.slot}: saved v{saved.saved_version}, now v{saved.current_version}{where}"
+    version = f" · v{saved.saved_version}" if saved.saved_version is not None else ""
+    return "kept", f"{saved.slot} = {_saved_name(saved)}{version}"
 
 
-def _saved_name(saved: dict[str, Any]) -> str:
-    if saved["leaf"]:
-        return f"leaf {saved['leaf']}"
-    if saved["variable"]:
-        return saved["variable"]
-    return f"view of {saved['view_of']}" if saved["view_of"] else shape_text(saved["shape"])
+def _saved_name(saved: Saved) -> str:
+    if saved.leaf:
+        return f"leaf {saved.leaf}"
+    if saved.variable:
+        return saved.variable
+    return f"view of {saved.view_of}" if saved.view_of else shape_text(saved.shape)
 
 
 def _sized(card: Card) -> Card:
@@ -170,38 +168,34 @@ def _sized(card: Card) -> Card:
     return card
 
 
-def _node_details(node: dict[str, Any], gradient: Any) -> list[list[str]]:
+def _node_details(node: Node, gradient: Plain) -> list[list[str]]:
     rows = [
-        ["node", node["name"]],
-        ["kind", KIND_WORDS[node["kind"]]],
-        ["names", ", ".join(node["variables"])],
-        ["tensor", " ".join(t for t in (shape_text(node["shape"]), node["dtype"], node["device"]) if t)],
-        ["line", str(node["line"] or "")],
-        ["module", node["module"] or ""],
-        ["value", "" if node["value"] is None else exact(node["value"])],
-        [".grad" if node["kind"] == "leaf" else "gradient", "" if gradient is None else exact(gradient)],
+        ["node", node.name],
+        ["kind", KIND_WORDS[node.kind]],
+        ["names", ", ".join(node.variables)],
+        ["tensor", " ".join(t for t in (shape_text(node.shape), node.dtype, node.device) if t)],
+        ["line", str(node.line or "")],
+        ["module", node.module or ""],
+        ["value", "" if node.value is None else exact(node.value)],
+        [".grad" if node.kind == "leaf" else "gradient", "" if gradient is None else exact(gradient)],
     ]
-    return [r for r in rows if r[1]] + [[f"saved: {s['slot']}", _saved_details(s)] for s in node["saved"]]
+    return [r for r in rows if r[1]] + [[f"saved: {s.slot}", _saved_details(s)] for s in node.saved]
 
 
-def _saved_details(saved: dict[str, Any]) -> str:
-    if saved["recomputed"] or saved["shape"] is None:
+def _saved_details(saved: Saved) -> str:
+    if saved.recomputed or saved.shape is None:
         return "a placeholder: its forward runs again when backward asks for it"
     name = _saved_name(saved)
-    size = "" if saved["bytes"] is None else bytes_text(saved["bytes"])
-    whole = saved["storage_bytes"]
-    by = f" ({saved['changed_by']})" if saved["changed_by"] else ""
+    size = "" if saved.bytes is None else bytes_text(saved.bytes)
+    whole = saved.storage_bytes
+    by = f" ({saved.changed_by})" if saved.changed_by else ""
     parts = [
-        name if saved["leaf"] or saved["variable"] or saved["view_of"] else "",
-        f"{shape_text(saved['shape'])} {saved['dtype']}",
+        name if saved.leaf or saved.variable or saved.view_of else "",
+        f"{shape_text(saved.shape)} {saved.dtype}",
         size,
-        f"in storage {saved['storage']} of {bytes_text(whole)}"
-        if whole is not None and whole != saved["bytes"]
-        else "",
-        ""
-        if saved["saved_version"] is None
-        else f"version {saved['saved_version']} when saved, {saved['current_version']} now",
-        f"changed by line {saved['changed_line']}{by}" if saved["changed_line"] else "",
-        "freed by backward" if saved["freed"] else "still kept",
+        f"in storage {saved.storage} of {bytes_text(whole)}" if whole is not None and whole != saved.bytes else "",
+        "" if saved.saved_version is None else f"version {saved.saved_version} when saved, {saved.current_version} now",
+        f"changed by line {saved.changed_line}{by}" if saved.changed_line else "",
+        "freed by backward" if saved.freed else "still kept",
     ]
     return " · ".join(p for p in parts if p)

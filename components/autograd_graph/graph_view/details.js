@@ -1,6 +1,8 @@
 // The details panel and the search field on the stage.
 
-function createDetails(host, { onClose, onGo, onOpenBox }) {
+import { button, element, iconButton } from "../../kit/base.js"
+
+export function createDetails(host, { onClose, onGo, onOpenBox }) {
   host.hidden = true
   host.setAttribute("role", "region")
   host.setAttribute("aria-label", "Details of the chosen node")
@@ -8,10 +10,7 @@ function createDetails(host, { onClose, onGo, onOpenBox }) {
   const links = (label, cards) => {
     const cell = element("dd")
     for (const card of cards.slice(0, 12)) {
-      const link = element("button", "link", card.name)
-      link.type = "button"
-      link.addEventListener("click", () => onGo(card.id))
-      cell.append(link)
+      cell.append(button("link", card.name, "", () => onGo(card.id)))
     }
     if (cards.length > 12) cell.append(element("span", "more", `and ${cards.length - 12} more`))
     return cards.length ? [element("dt", "", label), cell] : []
@@ -23,25 +22,20 @@ function createDetails(host, { onClose, onGo, onOpenBox }) {
       head.append(element("strong", "", card.title), iconButton("close", "Close (Escape)", onClose))
       const list = element("dl")
       for (const [label, text] of card.details) if (text) {
-        const cell = element("dd", /^saved/.test(label) ? "saved" : "", text)
+        const cell = element("dd", label.startsWith("saved") ? "saved" : "", text)
         if (/NaN|∞/.test(text)) cell.classList.add("fault")
         list.append(element("dt", "", label), cell)
       }
       list.append(...links("from", sources), ...links("to", targets))
       host.replaceChildren(head, list)
-      if (card.kind === "box") {
-        const open = element("button", "wide", "Open this box")
-        open.type = "button"
-        open.addEventListener("click", () => onOpenBox(card.box))
-        host.append(open)
-      }
+      if (card.kind === "box") host.append(button("wide", "Open this box", "", () => onOpenBox(card.box)))
       host.hidden = false
       host.scrollTop = 0
     },
   }
 }
 
-function createSearch(host, { onFound, onClose }) {
+export function createSearch(host, { onFound, onClose }) {
   host.hidden = true
   const input = element("input")
   input.type = "text"

@@ -1,5 +1,7 @@
 // The picture as a file that needs nothing else: styles written into the elements.
 
+import { element, svgElement } from "../../kit/base.js"
+
 const STYLED = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "font-weight", "display", "visibility"]
 const FACE = "'Source Sans 3', 'Source Sans Pro', Helvetica, Arial, sans-serif"
 
@@ -20,7 +22,7 @@ function copyStyles(from, to) {
 }
 
 // `heading` is a list of lines above the picture; `legend` a list of {text, fill, line, dash}.
-function pictureFile(world, stage, heading, legend) {
+export function pictureFile(world, stage, heading, legend) {
   const far = stage.classList.contains("far")
   stage.classList.remove("far")
   stage.classList.add("still")
@@ -45,7 +47,7 @@ function pictureFile(world, stage, heading, legend) {
   return new XMLSerializer().serializeToString(file)
 }
 
-function saveFile(name, text, type) {
+export function saveFile(name, text, type) {
   const url = URL.createObjectURL(new Blob([text], { type }))
   const link = element("a")
   link.href = url

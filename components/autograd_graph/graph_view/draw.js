@@ -1,30 +1,18 @@
 // Cards, edges and frames as SVG. Every text is set as text.
 
+import { svgElement } from "../../kit/base.js"
+
 const PAD = 11, TITLE_Y = 20, VALUE_Y = 41, TAG_HEIGHT = 16, TAG_STEP = 20
 
-Object.assign(ICON_PATHS, {
-  plus: "M8 3.5v9M3.5 8h9",
-  minus: "M3.5 8h9",
-  fit: "M2.5 6V2.5H6M10 2.5h3.5V6M13.5 10v3.5H10M6 13.5H2.5V10",
-  search: "M7 2.8a4.2 4.2 0 1 1 0 8.4 4.2 4.2 0 0 1 0-8.4zM10.2 10.2 13.5 13.5",
-  listing: "M2.5 4h3M2.5 8h3M2.5 12h3M8 4h5.5M8 8h5.5M8 12h3.5",
-  download: "M8 2.5v8M4.5 7.5 8 11l3.5-3.5M3 13.5h10",
-  close: "m4 4 8 8M12 4l-8 8",
-  up: "M8 13V3M4.5 6.5 8 3l3.5 3.5",
-  down: "M8 3v10M4.5 9.5 8 13l3.5-3.5",
-  right: "M3 8h10M9.5 4.5 13 8l-3.5 3.5",
-  left: "M13 8H3M6.5 4.5 3 8l3.5 3.5",
-})
-
 // Non-finite numbers stand out: the text is set in pieces.
-function setNumbers(target, text) {
+export function setNumbers(target, text) {
   target.replaceChildren(
     ...text.split(/(NaN|−?∞)/).filter(Boolean).map(piece =>
       svgElement("tspan", /^(NaN|−?∞)$/.test(piece) ? { class: "fault" } : {}, piece)),
   )
 }
 
-function drawNode(card) {
+export function drawNode(card) {
   const node = svgElement("g", { class: `node kind-${card.kind}`, "data-id": card.id, role: "img", "aria-label": spokenCard(card) })
   node.append(...nodeOutline(card))
   const parts = { node, card, tags: [] }
@@ -70,7 +58,7 @@ function drawTag(node, card, tag, y) {
 }
 
 // What a tag says depends on the step: freed from the step on in which the engine ran the node.
-function paintTag({ group, label, tag }, freed) {
+export function paintTag({ group, label, tag }, freed) {
   const state = freed ? "freed" : tag.state
   group.setAttribute("class", `tag ${state}`)
   label.textContent = (freed ? "freed: " : tag.state === "kept" ? "kept: " : "") + tag.text
@@ -82,7 +70,7 @@ function boxHandle(x, y, name) {
   return handle
 }
 
-function drawFrame(frame) {
+export function drawFrame(frame) {
   const [x, y, width, height] = frame.rect
   const group = svgElement("g", { class: "frame", "data-box": frame.box, role: "button", tabindex: 0, "aria-label": `Close ${frame.title}` })
   const label = svgElement("text", { x: x + 12, y: y + 15 })
@@ -91,7 +79,7 @@ function drawFrame(frame) {
   return group
 }
 
-function drawEdge(edge) {
+export function drawEdge(edge) {
   const group = svgElement("g", { class: "edge", "data-edge": edge.id })
   const p = edge.points
   let d = `M${p[0]}`
@@ -120,7 +108,7 @@ function squeeze(text, room) {
   }
 }
 
-function squeezeNode(parts) {
+export function squeezeNode(parts) {
   const room = parts.card.w - 2 * PAD
   squeeze(parts.meta, room * 0.62)
   squeeze(parts.title, room - (parts.meta.firstChild ? parts.meta.getComputedTextLength() + 8 : 0))
@@ -134,7 +122,7 @@ function squeezeValues(parts) {
   squeeze(parts.value, room - (parts.grad.firstChild ? parts.grad.getComputedTextLength() + 8 : 0))
 }
 
-function showGradient(parts, gradient) {
+export function showGradient(parts, gradient) {
   if (parts.gradient === gradient) return
   parts.gradient = gradient
   setNumbers(parts.grad, gradient ? `∂ ${gradient}` : "")
@@ -142,6 +130,6 @@ function showGradient(parts, gradient) {
 }
 
 // The title as large as the card allows, for when the picture is far away.
-function farTitleSize(card) {
+export function farTitleSize(card) {
   return Math.max(14, Math.min(card.h * 0.6, 46, (1.7 * (card.w - 2 * PAD)) / Math.max(card.title.length, 1)))
 }

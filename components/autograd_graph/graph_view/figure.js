@@ -1,36 +1,30 @@
 // The figure: builds its parts once, keeps zoom, step and selection when new data arrives.
 
-const FIGURES = new WeakMap()
+import { createDetails, createSearch } from "./details.js"
+import { pictureFile, saveFile } from "./download.js"
+import { legendForFile, lineCounts, writeHeading } from "./heading.js"
+import { createListing } from "./listing.js"
+import { createPicture } from "./picture.js"
+import { FIT_LIMIT, READABLE, createOverview, createView } from "./view.js"
+import { figureAt, iconButton, paintTheme, part, svgElement } from "../../kit/base.js"
+import { createStepper } from "../../kit/stepper/stepper.js"
+
 const LISTING_FROM_EM = 57 // width from which the program stands beside the picture; the same in figure.css
 const HINT = "Walk the backward pass with the arrow keys, or play it with space."
 
-export default function ({ data, parentElement, setStateValue }) {
-  let figure = FIGURES.get(parentElement)
-  if (!figure) FIGURES.set(parentElement, (figure = new Figure(parentElement.querySelector(".figure"))))
-  figure.send = view => setStateValue("view", view)
-  figure.show(data)
-  return () => {
-    figure.end()
-    FIGURES.delete(parentElement)
-  }
-}
+export default figureAt(".figure", (root, send) => new Figure(root, view => send("view", view)))
 
 function buildParts(root) {
-  const part = (tag, name, parent) => {
-    const made = element(tag, name)
-    parent.append(made)
-    return made
-  }
-  const bar = part("div", "bar", root)
-  const parts = { root, transport: part("div", "transport", bar), passes: part("select", "passes", bar), tools: part("div", "tools", bar) }
+  const bar = part(root, "div", "bar")
+  const parts = { root, transport: part(bar, "div", "transport"), passes: part(bar, "select", "passes"), tools: part(bar, "div", "tools") }
   parts.passes.setAttribute("aria-label", "Backward pass")
-  const body = part("div", "body", root)
-  parts.listing = part("aside", "listing", body)
+  const body = part(root, "div", "body")
+  parts.listing = part(body, "aside", "listing")
   parts.listing.setAttribute("aria-label", "The program as it ran")
-  const panel = part("div", "panel", body), heading = part("div", "heading", panel)
-  parts.totals = part("div", "totals", heading)
-  parts.legend = part("div", "legend", heading)
-  parts.stage = part("div", "stage", panel)
+  const panel = part(body, "div", "panel"), heading = part(panel, "div", "heading")
+  parts.totals = part(heading, "div", "totals")
+  parts.legend = part(heading, "div", "legend")
+  parts.stage = part(panel, "div", "stage")
   parts.stage.tabIndex = 0
   parts.stage.setAttribute("role", "group")
   parts.stage.setAttribute("aria-roledescription", "graph")
@@ -38,9 +32,9 @@ function buildParts(root) {
   parts.world = svgElement("g", { class: "world" })
   svg.append(parts.world)
   parts.stage.append(svg)
-  for (const name of ["overview", "zoom", "search", "details"]) parts[name] = part("div", `${name} overlay`, parts.stage)
-  parts.message = part("div", "message", parts.stage)
-  parts.note = part("div", "note", root)
+  for (const name of ["overview", "zoom", "search", "details"]) parts[name] = part(parts.stage, "div", `${name} overlay`)
+  parts.message = part(parts.stage, "div", "message")
+  parts.note = part(root, "div", "note")
   parts.note.setAttribute("role", "status")
   return parts
 }
@@ -52,7 +46,8 @@ class Figure {
   anchor = null // where the box was that is being opened or closed
   listingChosen = null // by the visitor; until then the width decides
 
-  constructor(root) {
+  constructor(root, send) {
+    this.send = send
     const parts = (this.parts = buildParts(root))
     const overview = (this.overview = createOverview(parts.overview, (x, y) => this.view.centre(x, y)))
     this.view = createView(parts.stage, parts.world, overview)
@@ -125,14 +120,14 @@ class Figure {
     this.overview.show(data.nodes, data.size)
     if (!same) return view.open(this.card(data.focus))
     if (view.fitted && view.fitScale() >= READABLE) return view.fit()
-    const frame = anchor && data.frames.find(frame => frame.box === anchor.box)
+    const frame = anchor && data.frames.find(({ box }) => box === anchor.box)
     if (frame && view.k < READABLE) return view.look(frame.rect)
     if (anchor) view.pin(this.boxTop(anchor.box), anchor)
     view.paint()
   }
 
   boxTop(box) {
-    const frame = this.data.frames.find(frame => frame.box === box), card = this.data.nodes.find(card => card.box === box)
+    const frame = this.data.frames.find(one => one.box === box), card = this.data.nodes.find(one => one.box === box)
     return frame ? { x: frame.rect[0] + frame.rect[2] / 2, y: frame.rect[1] } : { x: card.x, y: card.y - card.h / 2 }
   }
 
@@ -167,7 +162,7 @@ class Figure {
   }
 
   click(target) {
-    if (this.view.dragged || target.closest(".overlay")) return
+    if (this.view.dragged() || target.closest(".overlay")) return
     const box = target.closest(".frame")?.dataset.box ?? this.card(target.closest(".node")?.dataset.id)?.box
     if (box) this.toggleBox(box)
     else this.select(target.closest(".node")?.dataset.id ?? null)

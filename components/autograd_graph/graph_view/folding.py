@@ -12,11 +12,13 @@ NOTE on folding
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from components.autograd_graph.graph_view.boxes import Box, Kind
 from components.autograd_graph.graph_view.repetition import REPEATS, Periods
+from lab.records.graph import Edge, Node
+from lab.wire import collector_off
 
 FOLD_ABOVE = 150
 """Graphs with more nodes than this are folded."""
@@ -27,10 +29,11 @@ MODULE_DEPTH = 16
 """Modules nested deeper than this share a box."""
 
 
-def fold(nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> Box:
-    """The tree of boxes over ``nodes`` and ``edges`` in wire form. The root itself is never drawn."""
+@collector_off()
+def fold(nodes: Sequence[Node], edges: Sequence[Edge]) -> Box:
+    """The tree of boxes over ``nodes`` and ``edges``. The root itself is never drawn."""
     if len(nodes) <= FOLD_ABOVE:
-        return Box("root", "", [n["id"] for n in nodes], id="root")
+        return Box("root", "", [n.id for n in nodes], id="root")
     graph = _Graph(nodes, edges)
     order = graph.order()
     root = Box("root", "", graph.shorten(graph.modules(order, 0)), id="root")
@@ -42,9 +45,9 @@ def fold(nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> Box:
     return root
 
 
-def module_of(node: dict[str, Any]) -> tuple[tuple[str, ...], str]:
+def module_of(node: Node) -> tuple[tuple[str, ...], str]:
     """Path and class of ``0.linear1 (Linear)``: ``(("0", "linear1"), "Linear")``."""
-    text = node["module"] or ""
+    text = node.module or ""
     path, _, rest = text.partition(" (") if not text.startswith("(") else ("", "", text[1:])
     return tuple(p for p in path.split(".") if p), rest.removesuffix(")")
 
@@ -52,19 +55,19 @@ def module_of(node: dict[str, Any]) -> tuple[tuple[str, ...], str]:
 class _Graph:
     """The graph in the form that folding asks questions of."""
 
-    def __init__(self, nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> None:
-        self.nodes = {n["id"]: n for n in nodes}
+    def __init__(self, nodes: Sequence[Node], edges: Sequence[Edge]) -> None:
+        self.nodes = {n.id: n for n in nodes}
         self.path, self.cls = {}, {}
         for n in nodes:
             path, cls = module_of(n)
-            self.path[n["id"]] = path[:MODULE_DEPTH]
+            self.path[n.id] = path[:MODULE_DEPTH]
             self.cls[path] = cls
         self.sources: dict[int, list[int]] = {i: [] for i in self.nodes}
         self.targets: dict[int, list[int]] = {i: [] for i in self.nodes}
         for e in edges:
-            self.sources[e["target"]].append(e["source"])
-            self.targets[e["source"]].append(e["target"])
-        self.leaves = [n["id"] for n in nodes if n["kind"] == "leaf" and self.targets[n["id"]]]
+            self.sources[e.target].append(e.source)
+            self.targets[e.source].append(e.target)
+        self.leaves = [n.id for n in nodes if n.kind == "leaf" and self.targets[n.id]]
         self.signs: dict[int | Box, int] = {}
         self.marks: dict[Any, int] = {}
 
@@ -193,7 +196,7 @@ class _Graph:
             if isinstance(item, Box):
                 mark: Any = (item.kind, item.label, *map(self._signature, item.children))
             else:
-                mark = (self.nodes[item]["name"], self.nodes[item]["line"])
+                mark = (self.nodes[item].name, self.nodes[item].line)
             self.signs[item] = self.marks.setdefault(mark, len(self.marks))
         return self.signs[item]
 
@@ -202,7 +205,7 @@ class _Graph:
         names: dict[str, None] = {}
         for i in items:
             if not isinstance(i, Box):
-                names[self.nodes[i]["label"]] = None
+                names[self.nodes[i].label] = None
             else:
                 names[i.label if i.kind == "module" and i.label else i.title] = None
             if len(names) > 3:
@@ -211,7 +214,7 @@ class _Graph:
 
     def _box(self, kind: Kind, title: str, children: list[int | Box], items: list[int | Box], label: str = "") -> Box:
         """A box over ``items``, labelled with their lines when there is no better ``label``."""
-        spans = [i.lines if isinstance(i, Box) else (self.nodes[i]["line"],) * 2 for i in items]
+        spans = [i.lines if isinstance(i, Box) else (self.nodes[i].line,) * 2 for i in items]
         known = [line for span in spans for line in span if line]
         lines = (min(known), max(known)) if known else (None, None)
         return Box(kind, title, children, label or _lines_text(*lines), lines=lines)

@@ -1,4 +1,6 @@
-// The lines above the picture: totals, what is not shown, the legend, the choice of pass; and the theme.
+// The lines above the picture: totals, what is not shown, the legend, the choice of pass.
+
+import { element, icon } from "../../kit/base.js"
 
 const LEGEND = [
   ["leaf", "leaf"], ["function", "function"], ["view", "view"], ["in-place", "in-place"], ["custom", "custom Function"],
@@ -6,7 +8,7 @@ const LEGEND = [
 ]
 const TAG_LEGEND = [["kept", "kept for backward"], ["freed", "freed"], ["changed", "changed since"], ["placeholder", "recomputed"]]
 
-function writeHeading(parts, data, onPass) {
+export function writeHeading(parts, data, onPass) {
   const totals = data.totals.map(text => element("span", /changed/.test(text) ? "faulty" : "", text))
   parts.totals.replaceChildren(...totals, ...data.caveats.map(text => element("span", "caveat", text)))
   parts.passes.replaceChildren(...data.passes.map(text => element("option", "", text)))
@@ -32,7 +34,7 @@ function legendEntries(data) {
     ...TAG_LEGEND.filter(([state]) => states.has(state)).map(([state, text]) => entry(`tag ${state}`, text))]
 }
 
-function legendForFile(parts, across) {
+export function legendForFile(parts, across) {
   const entries = [...parts.legend.querySelectorAll(".entry:not(.direction)")].map(entry => {
     const style = getComputedStyle(entry.firstChild)
     return { text: entry.textContent, fill: style.backgroundColor, line: style.borderLeftColor, dash: style.borderTopStyle === "dashed" ? "3 2" : "" }
@@ -41,16 +43,8 @@ function legendForFile(parts, across) {
 }
 
 // How many boxes each line of the program has in the picture.
-function lineCounts(cards) {
+export function lineCounts(cards) {
   const counts = new Map()
   for (const line of cards.flatMap(card => card.lines ?? [card.line])) if (line) counts.set(line, (counts.get(line) || 0) + 1)
   return counts
-}
-
-// The theme is read from the page: a dark background gets the dark hues.
-function paintTheme(root, data) {
-  root.classList.toggle("presenter", Boolean(data.presenter))
-  root.style.setProperty("--height", `${data.height}px`)
-  const [r, g, b] = (getComputedStyle(root).backgroundColor.match(/\d+(\.\d+)?/g) ?? [255, 255, 255]).map(Number)
-  root.classList.toggle("dark", 0.299 * r + 0.587 * g + 0.114 * b < 128)
 }

@@ -1,5 +1,7 @@
 // The program beside the picture: numbered, lightly coloured, its lines linked with the nodes they made.
 
+import { element } from "../../kit/base.js"
+
 const PYTHON_TOKEN = new RegExp([
   /(?<comment>#.*)/, /(?<string>[rbfuRBFU]{0,2}(?:"""[^]*?(?:"""|$)|'''[^]*?(?:'''|$)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?))/,
   /(?<number>\b(?:0[xXbBoO][\da-fA-F_]+|\d[\d_]*\.?\d*(?:[eE][+-]?\d+)?j?)\b)/,
@@ -8,7 +10,7 @@ const PYTHON_TOKEN = new RegExp([
 ].map(r => r.source).join("|"), "gu")
 
 // Lines of [class, text] pairs; a token over several lines is cut at the line ends.
-function colouredLines(program) {
+export function colouredLines(program) {
   const lines = [[]]
   for (const match of program.matchAll(PYTHON_TOKEN)) {
     const [kind] = Object.entries(match.groups).find(([, text]) => text !== undefined)
@@ -23,7 +25,7 @@ function colouredLines(program) {
   return lines
 }
 
-function createListing(host, { onHover, onPick }) {
+export function createListing(host, { onHover, onPick }) {
   let program = null, rows = []
   const body = element("ol", "code")
   host.append(body)

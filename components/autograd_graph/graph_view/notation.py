@@ -6,11 +6,12 @@ Short text has three significant digits and at most four elements; exact text is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from unicodedata import east_asian_width
 
 from lab.quantities import bytes_text
+from lab.records.graph import Plain
 
 NAMED = {"NaN": "NaN", "Infinity": "∞", "-Infinity": "−∞"}
 SPACE = "\u2002"
@@ -20,7 +21,7 @@ SHOWN_IN_ROWS = 6
 """Most elements of a matrix that are written out."""
 
 
-def number(value: Any, digits: int = 3) -> str:
+def number(value: Plain, digits: int = 3) -> str:
     """One element: ``digits`` significant digits and a true minus sign. Text passes: NaN by name, complex as it is."""
     if isinstance(value, str):
         return NAMED.get(value, value.strip("()").replace("-", "−"))
@@ -34,7 +35,7 @@ def number(value: Any, digits: int = 3) -> str:
     return (f"{mantissa}e{int(power)}" if power else mantissa).replace("-", "−")
 
 
-def short(value: Any, gradient: bool = False) -> str:
+def short(value: Plain, gradient: bool = False) -> str:
     """A value for a card or an edge: ``0.24 0.21``, ``[1 2] [3 4]``, empty for None.
 
     A larger tensor is written as its range ``−1.2 … 3.4``; a larger gradient by its norm, which is what one asks of it.
@@ -58,7 +59,7 @@ def short(value: Any, gradient: bool = False) -> str:
     return SPACE.join(rows) + (" …" if len(value) > 2 else "")
 
 
-def short_gradient(value: Any) -> str:
+def short_gradient(value: Plain) -> str:
     """``short`` of a gradient."""
     return short(value, gradient=True)
 
@@ -71,7 +72,7 @@ def _summary(value: dict[str, Any], gradient: bool) -> str:
     return f"{number(value['min'])} … {number(value['max'])}"
 
 
-def _element(value: Any, gradient: bool = False) -> str:
+def _element(value: Plain, gradient: bool = False) -> str:
     return "none" if value is None else short(value, gradient)
 
 
@@ -83,7 +84,7 @@ def _flat(value: list[Any]) -> Iterator[Any]:
             yield v
 
 
-def exact(value: Any, limit: int = 600) -> str:
+def exact(value: Plain, limit: int = 600) -> str:
     """All digits, as Python prints them; cut after ``limit`` characters."""
     if value is None:
         return "None"
@@ -96,7 +97,7 @@ def exact(value: Any, limit: int = 600) -> str:
     return text if len(text) <= limit else text[:limit] + " …"
 
 
-def shape_text(shape: list[int] | None) -> str:
+def shape_text(shape: Sequence[int] | None) -> str:
     """``[2, 3]``; a tensor without dimensions is a scalar; empty where the shape is unknown."""
     if shape is None:
         return ""

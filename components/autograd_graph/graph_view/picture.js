@@ -1,6 +1,9 @@
 // The drawn graph and what is lit in it: paths to the loss, lines, matches, backward steps.
 
-function createPicture(stage, world) {
+import { drawEdge, drawFrame, drawNode, farTitleSize, paintTag, setNumbers, showGradient, squeezeNode } from "./draw.js"
+import { svgElement } from "../../kit/base.js"
+
+export function createPicture(stage, world) {
   const layers = Object.fromEntries(["frames", "edges", "nodes", "labels"].map(name => [name, svgElement("g", { class: name })]))
   world.append(...Object.values(layers))
   const nodes = new Map(), edges = new Map()
@@ -16,7 +19,8 @@ function createPicture(stage, world) {
     parts.node.style.setProperty("--far-size", `${farTitleSize(card)}px`)
     parts.node.dataset.at = `${card.x - card.w / 2} ${card.y - card.h / 2}`
     const place = () => { parts.node.style.transform = `translate(${card.x - card.w / 2}px, ${card.y - card.h / 2}px)` }
-    known ? requestAnimationFrame(place) : place()
+    if (known) requestAnimationFrame(place)
+    else place()
     nodes.set(card.id, parts)
   }
   const classify = (map, name, chosen) => { for (const [id, part] of map) (part.node ?? part.group).classList.toggle(name, chosen.has(id)) }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from components.autograd_graph.graph_view import layout
@@ -13,56 +13,62 @@ from components.autograd_graph.graph_view.folding import fold
 from components.autograd_graph.graph_view.notation import short_bytes
 from components.autograd_graph.graph_view.steps import EdgeKey, Passage, item_id, passage
 from lab.quantities import bytes_text
+from lab.records.graph import Edge, GraphResult, Node, Pass
+from lab.wire import collector_off, encode
 
 WORDS_LIMIT = 300
 """Names that a box can be found by."""
 
-Result = dict[str, Any]
-Graph = tuple[list[dict[str, Any]], list[dict[str, Any]]]
+Graph = tuple[Sequence[Node], Sequence[Edge]]
+Tree = Callable[[int], Box]
+"""Number of a pass to the folded tree of its graph."""
 
 
-def default_pass(result: Result) -> int:
+def default_pass(result: GraphResult) -> int:
     """The last backward pass that ran a node, else the last one; 0 when there is none."""
-    passes = [k for k, steps in enumerate(result["backward"]) if steps]
-    return passes[-1] if passes else max(len(result["passes"]) - 1, 0)
+    passes = [k for k, steps in enumerate(result.backward) if steps]
+    return passes[-1] if passes else max(len(result.passes) - 1, 0)
 
 
-def pass_graph(result: Result, number: int) -> Graph:
+def pass_graph(result: GraphResult, number: int) -> Graph:
     """Nodes and edges that pass ``number`` is about: the graph of the result, or the one above the pass's own root."""
-    nodes, edges = result["nodes"], result["edges"]
-    if not result["passes"]:
+    nodes, edges = result.nodes, result.edges
+    if not result.passes:
         return nodes, edges
-    chosen = result["passes"][number]
-    if not chosen["nodes"]:
+    chosen = result.passes[number]
+    if not chosen.nodes:
         return nodes, edges
-    nodes, edges = [*nodes, *chosen["nodes"]], [*edges, *chosen["edges"]]
-    return (nodes, edges) if chosen["root"] is None else _above(nodes, edges, chosen["root"])
+    nodes, edges = [*nodes, *chosen.nodes], [*edges, *chosen.edges]
+    return (nodes, edges) if chosen.root is None else _above(nodes, edges, chosen.root)
 
 
-def _above(nodes: list[dict[str, Any]], edges: list[dict[str, Any]], root: int) -> Graph:
+def _above(nodes: Sequence[Node], edges: Sequence[Edge], root: int) -> Graph:
     sources: dict[int, list[int]] = {}
     for e in edges:
-        sources.setdefault(e["target"], []).append(e["source"])
+        sources.setdefault(e.target, []).append(e.source)
     seen, stack = {root}, [root]
     while stack:
         for s in sources.get(stack.pop(), ()):
             if s not in seen:
                 seen.add(s)
                 stack.append(s)
-    return [n for n in nodes if n["id"] in seen], [e for e in edges if e["target"] in seen]
+    return [n for n in nodes if n.id in seen], [e for e in edges if e.target in seen]
 
 
-def scene(result: Result, number: int, tree: Box, opened: set[str] | None, *, wide: bool = False) -> dict[str, Any]:
+@collector_off()
+def scene(
+    result: GraphResult, number: int, tree: Box, opened: set[str] | None, *, wide: bool = False
+) -> dict[str, Any]:
     """What is drawn: cards with positions, edges, frames, steps of pass ``number``, totals and texts.
 
     ``tree`` is ``fold(*pass_graph(result, number))``; ``opened`` None opens what is open at first. ``wide``: the stage is
     a projected screen, so data may flow to the right where that is larger.
     """
     nodes, edges = pass_graph(result, number)
-    by_id = {n["id"]: n for n in nodes}
+    by_id = {n.id: n for n in nodes}
     shown = visible(tree, open_at_first(tree) if opened is None else opened)
     drawn_edges, edge_ids = _edges(edges, shown.item_of)
-    steps = result["backward"][number] if result["passes"] else []
+    steps = result.backward[number] if result.passes else ()
     run = passage(steps, edges, shown.item_of, by_id, edge_ids)
     freed_at = _freed(result, number, run)
     cards = [_card(item, by_id, run, freed_at, number == default_pass(result)) for item in shown.items]
@@ -78,19 +84,19 @@ def scene(result: Result, number: int, tree: Box, opened: set[str] | None, *, wi
         "steps": run.steps,
         "totals": _totals(result, number, nodes),
         "caveats": _caveats(result, number, run, placed.exact, tree),
-        "passes": [_pass_label(k, p) for k, p in enumerate(result["passes"])],
-        "error": result["passes"][number]["error"] if result["passes"] else "",
+        "passes": [_pass_label(k, p) for k, p in enumerate(result.passes)],
+        "error": result.passes[number].error if result.passes else "",
         "focus": item_id(shown.item_of.get(_root(result, number, nodes))),
     }
-    return found | _geometry(placed, cards, drawn_edges, shown)
+    return encode(found | _geometry(placed, cards, drawn_edges, shown))
 
 
-def folder(result: Result) -> Callable[[int], Box]:
+def folder(result: GraphResult) -> Tree:
     """``fold`` of the graph of a pass, each folded once."""
     trees: dict[int, Box] = {}
 
     def tree(number: int) -> Box:
-        key = number if result["passes"] and result["passes"][number]["nodes"] else -1
+        key = number if result.passes and result.passes[number].nodes else -1
         if key not in trees:
             trees[key] = fold(*pass_graph(result, number))
         return trees[key]
@@ -99,63 +105,61 @@ def folder(result: Result) -> Callable[[int], Box]:
 
 
 def _card(
-    item: int | Box, nodes: dict[int, dict[str, Any]], run: Passage, freed_at: Callable[[int], int | None], last: bool
+    item: int | Box, nodes: Mapping[int, Node], run: Passage, freed_at: Callable[[int], int | None], last: bool
 ) -> Card:
     if isinstance(item, Box):
         members = [nodes[i] for i in item.members()]
-        freed = (freed_at(n["id"]) for n in members if any(s["freed"] for s in n["saved"]))
+        freed = (freed_at(n.id) for n in members if any(s.freed for s in n.saved))
         card = box_card(item, members, max((k for k in freed if k is not None), default=None))
     else:
         members = [nodes[item]]
-        gradient = run.gradients.get(item, nodes[item]["grad"] if last else None)
+        gradient = run.gradients.get(item, nodes[item].grad if last else None)
         card = node_card(nodes[item], gradient, freed_at(item))
     return card | {"id": item_id(item), "find": _find(card, members)}
 
 
-def _find(card: Card, members: list[dict[str, Any]]) -> str:
+def _find(card: Card, members: Sequence[Node]) -> str:
     """What search looks at, in small letters."""
     words: dict[str, None] = {card["title"]: None, card["meta"]: None}
     for n in members:
-        words |= dict.fromkeys((n["name"], n["label"], *n["variables"], n["module"] or "", f"line {n['line']}"))
+        words |= dict.fromkeys((n.name, n.label, *n.variables, n.module or "", f"line {n.line}"))
         if len(words) > WORDS_LIMIT:
             break
     return "\n".join(words).lower()
 
 
-def _freed(result: Result, number: int, run: Passage) -> Callable[[int], int | None]:
+def _freed(result: GraphResult, number: int, run: Passage) -> Callable[[int], int | None]:
     """When the chosen pass frees what a node saved: a drawn step, -1 before the pass, None not by this pass."""
-    passes = result["passes"]
+    passes = result.passes
     if not passes:
         return lambda node: -1
-    before = {s["node"] for k in range(number) if not passes[k]["retain_graph"] for s in result["backward"][k]}
-    after = {s["node"] for k in range(number, len(passes)) for s in result["backward"][k]}
+    before = {s.node for k in range(number) if not passes[k].retain_graph for s in result.backward[k]}
+    after = {s.node for k in range(number, len(passes)) for s in result.backward[k]}
 
     def freed_at(node: int) -> int | None:
         if node in before:
             return -1
-        if node in run.ran_at and not passes[number]["retain_graph"]:
+        if node in run.ran_at and not passes[number].retain_graph:
             return run.ran_at[node]
         return None if node in after else -1
 
     return freed_at
 
 
-def _edges(
-    edges: list[dict[str, Any]], item_of: dict[int, int | Box]
-) -> tuple[list[dict[str, Any]], dict[EdgeKey, int]]:
+def _edges(edges: Sequence[Edge], item_of: dict[int, int | Box]) -> tuple[list[dict[str, Any]], dict[EdgeKey, int]]:
     """Drawn edges, and which of them shows an edge of the graph. Edges to or from a box are drawn once, with their number."""
     drawn: dict[tuple[Any, ...], dict[str, Any]] = {}
     ids: dict[EdgeKey, int] = {}
     for e in edges:
-        source, target = item_of[e["source"]], item_of[e["target"]]
+        source, target = item_of[e.source], item_of[e.target]
         if source is target:
             continue
         key: tuple[Any, ...] = (source, target)
         if not isinstance(source, Box) and not isinstance(target, Box):
-            key = (source, target, e["slot"])
+            key = (source, target, e.slot)
         edge = drawn.setdefault(key, {"id": len(drawn), "s": source, "t": target, "count": 0})
         edge["count"] += 1
-        ids[e["source"], e["target"], e["slot"]] = edge["id"]
+        ids[e.source, e.target, e.slot] = edge["id"]
     return list(drawn.values()), ids
 
 
@@ -200,30 +204,30 @@ def _geometry(placed: layout.Layout, cards: list[Card], edges: list[dict[str, An
     }
 
 
-def figure_id(result: Result) -> str:
+def figure_id(result: GraphResult) -> str:
     """Equal for results whose graphs and passes are the same, whatever the values: zoom, step and open boxes survive."""
     digest = hashlib.blake2b(digest_size=8)
-    parts = [(result["nodes"], result["edges"]), *((p["nodes"], p["edges"]) for p in result["passes"])]
+    parts = [(result.nodes, result.edges), *((p.nodes, p.edges) for p in result.passes)]
     for nodes, edges in parts:
-        digest.update(repr([(n["id"], n["name"], n["line"]) for n in nodes]).encode(errors="replace"))
-        digest.update(repr([(e["source"], e["target"], e["slot"]) for e in edges]).encode())
+        digest.update(repr([(n.id, n.name, n.line) for n in nodes]).encode(errors="replace"))
+        digest.update(repr([(e.source, e.target, e.slot) for e in edges]).encode())
     return digest.hexdigest()
 
 
-def _root(result: Result, number: int, nodes: list[dict[str, Any]]) -> int:
+def _root(result: GraphResult, number: int, nodes: Sequence[Node]) -> int:
     """The node from which the chosen pass starts, else the root of the graph, else any; -1 for an empty graph."""
-    known = dict.fromkeys(n["id"] for n in nodes)
-    wanted = (result["passes"][number]["root"] if result["passes"] else None, result["root_node"], *known)
+    known = dict.fromkeys(n.id for n in nodes)
+    wanted = (result.passes[number].root if result.passes else None, result.root_node, *known)
     return next((i for i in wanted if i is not None and i in known), -1)
 
 
-def _totals(result: Result, number: int, nodes: list[dict[str, Any]]) -> list[str]:
-    saved = [s for n in nodes for s in n["saved"]]
-    kept, after = result["kept_bytes"], result["kept_bytes_after"]
-    if result["passes"]:
-        kept, after = result["passes"][number]["kept_bytes"], result["passes"][number]["kept_bytes_after"]
+def _totals(result: GraphResult, number: int, nodes: Sequence[Node]) -> list[str]:
+    saved = [s for n in nodes for s in n.saved]
+    kept, after = result.kept_bytes, result.kept_bytes_after
+    if result.passes:
+        kept, after = result.passes[number].kept_bytes, result.passes[number].kept_bytes_after
     memory = f"{bytes_text(kept)} kept alive"
-    if result["passes"]:
+    if result.passes:
         memory = f"{bytes_text(kept)} kept alive before backward, {short_bytes(after)} after"
     stale = sum(changed(s) for s in saved)
     found = [_count(len(nodes), "node"), _count(len(saved), "saved tensor"), memory]
@@ -234,32 +238,32 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
-def _caveats(result: Result, number: int, run: Passage, exact_layout: bool, tree: Box) -> list[str]:
+def _caveats(result: GraphResult, number: int, run: Passage, exact_layout: bool, tree: Box) -> list[str]:
     found = []
     if any(isinstance(c, Box) for c in tree.children):
         found.append("Modules and repetitions are folded. Click a box to open it, the minus of a frame to close it.")
-    if result["passes"]:
-        ran = len(result["backward"][number]) + result["passes"][number]["steps_cut"]
+    if result.passes:
+        ran = len(result.backward[number]) + result.passes[number].steps_cut
         if ran > run.walked:
             found.append(f"The first {run.walked:,} of {ran:,} backward steps are here.")
-    if result["passes_cut"]:
+    if result.passes_cut:
         found.append(
-            f"{_count(result['passes_cut'], 'further backward pass').replace('passs', 'passes')} ran and cannot be shown."
+            f"{_count(result.passes_cut, 'further backward pass').replace('passs', 'passes')} ran and cannot be shown."
         )
     if not exact_layout:
         found.append("Too many edges for a careful layout: boxes stand in plain layers.")
     return found
 
 
-def _pass_label(number: int, one: dict[str, Any]) -> str:
-    where = f", line {one['line']}" if one["line"] else ""
-    return f"{number + 1} · {one['call']}{where}" + (" (run by the lab)" if one["by"] == "lab" else "")
+def _pass_label(number: int, one: Pass) -> str:
+    where = f", line {one.line}" if one.line else ""
+    return f"{number + 1} · {one.call}{where}" + (" (run by the lab)" if one.by == "lab" else "")
 
 
-def description(result: Result, drawn: dict[str, Any]) -> str:
+def description(result: GraphResult, drawn: dict[str, Any]) -> str:
     """The picture in words, for those who cannot see it."""
-    leaves = ", ".join(leaf["name"] for leaf in result["leaves"][:8]) or "none"
-    name = f" of {result['root']}" if result["root"] else ""
+    leaves = ", ".join(leaf.name for leaf in result.leaves[:8]) or "none"
+    name = f" of {result.root}" if result.root else ""
     return (
         f"Autograd graph{name}: {', '.join(drawn['totals'])}. Leaves: {leaves}. "
         f"{len(drawn['nodes']):,} boxes are drawn, leaves at the top; data flows down, gradients flow up. "

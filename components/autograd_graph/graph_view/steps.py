@@ -6,12 +6,14 @@ Steps of nodes inside a closed box that follow one another are one step of the b
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from components.autograd_graph.graph_view.boxes import Box
 from components.autograd_graph.graph_view.cards import spoken
 from components.autograd_graph.graph_view.notation import exact, short_gradient
+from lab.records.graph import Edge, Node, Plain, Step
 
 STEPS_LIMIT = 1_500
 """Steps that go to the browser."""
@@ -29,7 +31,7 @@ class Passage:
     steps: list[dict[str, Any]]
     ran_at: dict[int, int]
     """Node to the drawn step in which it ran."""
-    gradients: dict[int, Any]
+    gradients: dict[int, Plain]
     """Node to the gradient that the pass brought; for a leaf its ``.grad`` after."""
     walked: int
     """Steps of the engine that ``steps`` stand for."""
@@ -43,7 +45,7 @@ class _Handed:
     item: int | Box | None
     edge: int | None
     """The drawn edge."""
-    part: Any
+    part: Plain
     forming: _Sum | None = None
     """The sum it becomes part of, for a parent that is drawn as itself."""
 
@@ -58,10 +60,10 @@ class _Sum:
 
     expected: int = 0
     parts: int = 0
-    first: list[Any] = field(default_factory=list)
-    total: Any = None
+    first: list[Plain] = field(default_factory=list)
+    total: Plain = None
 
-    def add(self, part: Any) -> None:
+    def add(self, part: Plain) -> None:
         self.total = added(self.total, part) if self.parts else part
         self.parts += 1
         if len(self.first) < 3:
@@ -88,73 +90,73 @@ class _Sum:
 
 
 def passage(
-    steps: list[dict[str, Any]],
-    edges: list[dict[str, Any]],
+    steps: Sequence[Step],
+    edges: Sequence[Edge],
     item_of: dict[int, int | Box],
-    nodes: dict[int, dict[str, Any]],
+    nodes: Mapping[int, Node],
     edge_ids: dict[EdgeKey, int],
 ) -> Passage:
-    """Steps (wire form) of one pass over ``edges``, for the items of ``item_of``; ``edge_ids`` says which drawn edge shows one."""
+    """Steps of one pass over ``edges``, for the items of ``item_of``; ``edge_ids`` says which drawn edge shows one."""
     handed = _handed(steps, edges, item_of, edge_ids)
     found = Passage([], {}, {}, 0)
     for group in _groups(steps, item_of):
         drawn, group_handed = len(found.steps), []
         for at in group:
             step = steps[at]
-            found.ran_at[step["node"]] = drawn
-            found.gradients[step["node"]] = step["incoming"] if step["after"] is None else step["after"]
+            found.ran_at[step.node] = drawn
+            found.gradients[step.node] = step.incoming if step.after is None else step.after
             for h in handed[at]:
                 if h.forming and h.part is not None:
                     h.forming.add(h.part)
             group_handed += handed[at]
         if drawn < STEPS_LIMIT:
             found.steps.append(
-                _drawn(item_of[steps[group[0]]["node"]], [steps[at] for at in group], group, group_handed, nodes)
+                _drawn(item_of[steps[group[0]].node], [steps[at] for at in group], group, group_handed, nodes)
             )
             found.walked += len(group)
     return found
 
 
 def _handed(
-    steps: list[dict[str, Any]],
-    edges: list[dict[str, Any]],
+    steps: Sequence[Step],
+    edges: Sequence[Edge],
     item_of: dict[int, int | Box],
     edge_ids: dict[EdgeKey, int],
 ) -> list[list[_Handed]]:
     """What each step hands to other items. Gradients come in the order of the inputs, so they pair up with edges by slot."""
-    inputs: dict[int, list[dict[str, Any]]] = {}
-    crossing = (e for e in edges if item_of.get(e["source"]) is not item_of.get(e["target"]))
-    for e in sorted(crossing, key=lambda e: e["slot"]):
-        inputs.setdefault(e["target"], []).append(e)
+    inputs: dict[int, list[Edge]] = {}
+    crossing = (e for e in edges if item_of.get(e.source) is not item_of.get(e.target))
+    for e in sorted(crossing, key=lambda e: e.slot):
+        inputs.setdefault(e.target, []).append(e)
     sums: dict[tuple[int, int], _Sum] = {}
     found: list[list[_Handed]] = []
     for step in steps:
-        own, row = item_of.get(step["node"]), []
+        own, row = item_of.get(step.node), []
         found.append(row)
-        if all(item_of.get(parent) is own for parent in step["parents"]):
+        if all(item_of.get(parent) is own for parent in step.parents):
             continue
-        left = list(inputs.get(step["node"], ()))
-        for parent, part in zip(step["parents"], step["given"], strict=True):
-            edge = next((e for e in left if e["source"] == parent), None)
+        left = list(inputs.get(step.node, ()))
+        for parent, part in zip(step.parents, step.given, strict=True):
+            edge = next((e for e in left if e.source == parent), None)
             if edge:
                 left.remove(edge)
             item = item_of.get(parent)
             if item is own:
                 continue
-            h = _Handed(parent, item, edge_ids.get((parent, step["node"], edge["slot"])) if edge else None, part)
+            h = _Handed(parent, item, edge_ids.get((parent, step.node, edge.slot)) if edge else None, part)
             if edge and not isinstance(item, Box) and part is not None:
-                h.forming = sums.setdefault((parent, edge["index"]), _Sum())
+                h.forming = sums.setdefault((parent, edge.index), _Sum())
                 h.forming.expected += 1
             row.append(h)
     return found
 
 
-def _groups(steps: list[dict[str, Any]], item_of: dict[int, int | Box]) -> list[list[int]]:
+def _groups(steps: Sequence[Step], item_of: dict[int, int | Box]) -> list[list[int]]:
     """Indices of steps that are drawn as one: each node alone, what follows one another inside a box together."""
     groups: list[list[int]] = []
     last: int | Box | None = None
     for at, step in enumerate(steps):
-        item = item_of.get(step["node"])
+        item = item_of.get(step.node)
         if item is None:
             continue
         if isinstance(item, Box) and item is last:
@@ -167,18 +169,18 @@ def _groups(steps: list[dict[str, Any]], item_of: dict[int, int | Box]) -> list[
 
 def _drawn(
     item: int | Box,
-    steps: list[dict[str, Any]],
+    steps: Sequence[Step],
     group: list[int],
     handed: list[_Handed],
-    nodes: dict[int, dict[str, Any]],
+    nodes: Mapping[int, Node],
 ) -> dict[str, Any]:
     drawn = {"item": item_id(item), "at": [group[0], group[-1]], "given": _by_edge(handed)}
     if isinstance(item, Box):
         return drawn | {"grad": "", "exact": "", "note": _box_note(item, steps, handed, nodes)}
     (step,) = steps
     return drawn | {
-        "grad": short_gradient(step["incoming"] if step["after"] is None else step["after"]),
-        "exact": exact(step["incoming"], EXACT_CHARACTERS),
+        "grad": short_gradient(step.incoming if step.after is None else step.after),
+        "exact": exact(step.incoming, EXACT_CHARACTERS),
         "note": _note(step, handed, nodes, starts=group[0] == 0),
     }
 
@@ -207,13 +209,13 @@ def item_id(item: int | Box | None) -> str:
     return "" if item is None else item.id if isinstance(item, Box) else f"n{item}"
 
 
-def _note(step: dict[str, Any], handed: list[_Handed], nodes: dict[int, dict[str, Any]], starts: bool) -> str:
-    name, incoming = spoken(nodes[step["node"]]), short_gradient(step["incoming"])
-    if step["after"] is not None:
-        after = short_gradient(step["after"])
-        if step["before"] is None:
+def _note(step: Step, handed: list[_Handed], nodes: Mapping[int, Node], starts: bool) -> str:
+    name, incoming = spoken(nodes[step.node]), short_gradient(step.incoming)
+    if step.after is not None:
+        after = short_gradient(step.after)
+        if step.before is None:
             return f"{name}.grad was None and becomes {after}."
-        before = short_gradient(step["before"])
+        before = short_gradient(step.before)
         return f"{name}.grad goes from {before} to {after}: the new {incoming} is added to what was there."
     text = f"{name} receives {incoming or 'nothing'}" + (", the start of the pass," if starts else "")
     if not handed:
@@ -224,13 +226,13 @@ def _note(step: dict[str, Any], handed: list[_Handed], nodes: dict[int, dict[str
     return f"{text} and hands {_listed(parts, 'gradients to')}.{done}"
 
 
-def _box_note(box: Box, steps: list[dict[str, Any]], handed: list[_Handed], nodes: dict[int, dict[str, Any]]) -> str:
+def _box_note(box: Box, steps: Sequence[Step], handed: list[_Handed], nodes: Mapping[int, Node]) -> str:
     ran = f"{box.title}: {len(steps):,} {'node' if len(steps) == 1 else 'nodes'} inside ran"
     to = dict.fromkeys(h.item.title if isinstance(h.item, Box) else _named(h, nodes) for h in handed)
     return f"{ran} and handed gradients to {_listed([*to], '')}." if to else f"{ran}."
 
 
-def _named(handed: _Handed, nodes: dict[int, dict[str, Any]]) -> str:
+def _named(handed: _Handed, nodes: Mapping[int, Node]) -> str:
     return spoken(nodes[handed.node]) if handed.node in nodes else "a node that is not drawn"
 
 
@@ -241,13 +243,13 @@ def _listed(parts: list[str], rest: str) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def _bracketed(gradient: Any) -> str:
+def _bracketed(gradient: Plain) -> str:
     text = short_gradient(gradient)
     return f"({text})" if isinstance(gradient, list) else text
 
 
-def added(a: Any, b: Any) -> Any:
-    """Sum of two gradients in wire form, elementwise; None where one of them is only a summary."""
+def added(a: Plain, b: Plain) -> Plain:
+    """Sum of two gradients, elementwise; None where one of them is only a summary."""
     if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
         rows = [added(x, y) for x, y in zip(a, b, strict=True)]
         return None if None in rows else rows
@@ -259,7 +261,7 @@ def added(a: Any, b: Any) -> Any:
     return total if math.isfinite(total) else "NaN" if math.isnan(total) else "Infinity" if total > 0 else "-Infinity"
 
 
-def _number(value: Any) -> complex | float:
+def _number(value: Plain) -> complex | float:
     if not isinstance(value, str):
         return value
     return NAMED_NUMBERS[value] if value in NAMED_NUMBERS else complex(value)

@@ -1,8 +1,12 @@
 // Zoom and pan of the stage: wheel, drag, pinch, buttons, overview.
 
-const FIT_LIMIT = 1.35, READABLE = 0.45, FAR = 0.5, MARGIN = 22
+import { svgElement } from "../../kit/base.js"
+import { followPointers, followWheel, keptAt } from "../../kit/zoom.js"
 
-function createView(stage, world, overview) {
+export const FIT_LIMIT = 1.35, READABLE = 0.45
+const FAR = 0.5, MARGIN = 22
+
+export function createView(stage, world, overview) {
   const view = { k: 1, x: 0, y: 0, fitted: true, width: 0, height: 0, largest: FIT_LIMIT }
   let cleared = null // where a fitted picture was moved to for a panel
   const bounds = () => [stage.clientWidth, stage.clientHeight]
@@ -44,8 +48,8 @@ function createView(stage, world, overview) {
   }
   view.zoom = (factor, px = bounds()[0] / 2, py = bounds()[1] / 2, smooth = false) => {
     const k = Math.max(0.02, Math.min(3, view.k * factor))
-    view.x = px - ((px - view.x) * k) / view.k
-    view.y = py - ((py - view.y) * k) / view.k
+    view.x = keptAt(px, view.x, view.k, k)
+    view.y = keptAt(py, view.y, view.k, k)
     view.k = k
     view.fitted = false
     view.paint(smooth)
@@ -92,8 +96,8 @@ function createView(stage, world, overview) {
     }
     for (const card of [...cards].reverse()) {
       const half = [(card.w / 2) * view.k + MARGIN, (card.h / 2) * view.k + MARGIN]
-      for (const [axis, at, size, r] of [["x", card.x, w, half[0]], ["y", card.y, h, half[1]]]) {
-        const seen = view[axis] + at * view.k
+      for (const [axis, middle, size, r] of [["x", card.x, w, half[0]], ["y", card.y, h, half[1]]]) {
+        const seen = view[axis] + middle * view.k
         const to = Math.max(Math.min(r, size / 2), Math.min(Math.max(size - r, size / 2), seen))
         if (Math.abs(to - seen) > 0.5) { view[axis] += to - seen; moved = true }
       }
@@ -101,54 +105,24 @@ function createView(stage, world, overview) {
     if (moved) view.paint(true)
   }
 
-  stage.addEventListener("wheel", event => {
-    event.preventDefault()
-    const rect = stage.getBoundingClientRect()
-    const pixels = event.deltaY * (event.deltaMode === 1 ? 16 : 1)
-    view.zoom(Math.exp(-Math.max(-120, Math.min(120, pixels)) / 400), event.clientX - rect.left, event.clientY - rect.top)
-  }, { passive: false })
-  watchPointers(stage, view)
+  followWheel(stage, { zoom: view.zoom })
+  view.dragged = followPointers(stage, {
+    zoom: view.zoom,
+    pan: (dx, dy) => {
+      view.x += dx
+      view.y += dy
+      view.fitted = false
+      view.paint()
+    },
+  })
   const observer = new ResizeObserver(() => (view.fitted && view.width ? view.fit(false) : view.width && view.paint()))
   observer.observe(stage)
   view.end = () => observer.disconnect()
   return view
 }
 
-function watchPointers(stage, view) {
-  const pointers = new Map()
-  view.dragged = false
-  stage.addEventListener("pointerdown", event => {
-    if (event.target.closest(".overlay")) return
-    pointers.set(event.pointerId, [event.clientX, event.clientY])
-    if (pointers.size === 1) view.dragged = false
-  })
-  stage.addEventListener("pointermove", event => {
-    const before = pointers.get(event.pointerId)
-    if (!before) return
-    const now = [event.clientX, event.clientY]
-    const [dx, dy] = [now[0] - before[0], now[1] - before[1]]
-    if (!view.dragged && Math.hypot(dx, dy) < 4) return
-    if (!view.dragged) stage.setPointerCapture(event.pointerId)
-    view.dragged = true
-    const other = [...pointers].find(([id]) => id !== event.pointerId)?.[1]
-    if (other) {
-      const rect = stage.getBoundingClientRect()
-      const distance = p => Math.max(1, Math.hypot(p[0] - other[0], p[1] - other[1]))
-      view.zoom(distance(now) / distance(before), other[0] - rect.left, other[1] - rect.top)
-    } else {
-      view.x += dx
-      view.y += dy
-      view.fitted = false
-      view.paint()
-    }
-    pointers.set(event.pointerId, now)
-  })
-  for (const end of ["pointerup", "pointercancel", "lostpointercapture"])
-    stage.addEventListener(end, event => pointers.delete(event.pointerId))
-}
-
 // The whole picture in a corner, shown while it is clearly larger than the stage.
-function createOverview(host, onPick) {
+export function createOverview(host, onPick) {
   const svg = svgElement("svg", { "aria-hidden": "true" })
   const boxes = svgElement("path", { class: "overview-boxes" })
   const window_ = svgElement("rect", { class: "overview-window" })

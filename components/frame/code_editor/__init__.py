@@ -18,12 +18,14 @@ from typing import NamedTuple
 import streamlit as st
 from streamlit.components.v2 import component
 
+from components.kit.modules import script
+
 _HERE = Path(__file__).parent
 _EDITOR = component(
     "lab_code_editor",
     html=(_HERE / "editor.html").read_text(),
     css=(_HERE / "editor.css").read_text(),
-    js=(_HERE / "editor.js").read_text(),
+    js=script(_HERE / "editor.js"),
 )
 
 

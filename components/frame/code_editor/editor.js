@@ -1,4 +1,7 @@
 // See the NOTE in __init__.py for how text travels.
+
+import { element, isDark } from "../../kit/base.js"
+
 const KEYWORDS = "False None True and as assert async await break class continue def del elif else except finally for from global if import in is lambda match nonlocal not or pass raise return try while with yield".split(" ").join("|")
 const long = quote => `${quote}(?:\\\\[\\s\\S]|(?!${quote})[\\s\\S])*(?:${quote}|$)`
 const short = quote => `${quote}(?:\\\\.|[^${quote}\\\\\\n])*${quote}?`
@@ -13,7 +16,7 @@ const TOKEN = new RegExp([
 ].join("|"), "g")
 
 // The text as lines, each a list of [class, piece].
-function lines(text) {
+export function lines(text) {
   const rows = [[]]
   for (const { groups } of text.matchAll(TOKEN)) {
     const [kind, piece] = Object.entries(groups).find(([, v]) => v !== undefined)
@@ -29,16 +32,9 @@ function lines(text) {
 
 function paint(ink, text, wrong) {
   ink.replaceChildren(...lines(text).map((row, i) => {
-    const line = document.createElement("div")
-    line.className = wrong && wrong.line === i + 1 ? "line wrong" : "line"
+    const line = element("div", wrong && wrong.line === i + 1 ? "line wrong" : "line")
     line.dataset.number = i + 1
-    line.append(...row.map(([kind, piece]) => {
-      if (kind === "plain") return piece
-      const span = document.createElement("span")
-      span.className = kind
-      span.textContent = piece
-      return span
-    }))
+    line.append(...row.map(([kind, piece]) => kind === "plain" ? piece : element("span", kind, piece)))
     return line
   }))
 }
@@ -73,12 +69,6 @@ function outdent(area) {
   if (at !== selectionEnd || !/^ +$/.test(margin)) return false
   area.setSelectionRange(at - ((margin.length - 1) % 4 + 1), at)
   return type("")
-}
-
-// Relative luminance decides which set of colours is readable on the paper.
-function isDark(element) {
-  const [r, g, b] = (getComputedStyle(element).backgroundColor.match(/[\d.]+/g) || [255, 255, 255]).map(Number)
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b < 128
 }
 
 export default function ({ data, parentElement, setStateValue }) {

@@ -8,12 +8,14 @@ from pathlib import Path
 import streamlit as st
 from streamlit.components.v2 import component
 
+from components.kit.modules import script
+
 _HERE = Path(__file__).parent
 _BAR = component(
     "lab_page_bar",
     html=(_HERE / "bar.html").read_text(),
     css=(_HERE / "bar.css").read_text(),
-    js=(_HERE / "bar.js").read_text(),
+    js=script(_HERE / "bar.js"),
 )
 KEYS = {"p": "presenter mode on or off", "?": "this list", "Ctrl+Enter": "run the program (in the editor)"}
 

@@ -1,3 +1,7 @@
+// The page-wide buttons and their keys.
+
+import { element } from "../../kit/base.js"
+
 const EDITABLE = "input, textarea, select, [contenteditable=true]"
 
 // The address follows the controls a moment later: wait until Python has heard the newest program and no script runs.
@@ -44,11 +48,9 @@ export default function ({ data, parentElement, setStateValue }) {
     if (copied && !field.hidden) field.hidden = true
   }
   list.replaceChildren(...data.keys.flatMap(([key, meaning]) => {
-    const [term, cap, text] = ["dt", "kbd", "dd"].map(tag => document.createElement(tag))
-    cap.textContent = key
-    term.append(cap)
-    text.textContent = meaning
-    return [term, text]
+    const term = element("dt")
+    term.append(element("kbd", "", key))
+    return [term, element("dd", "", meaning)]
   }))
   help.onclick = () => dialog.showModal()
   find(".close").onclick = () => dialog.close()
@@ -58,8 +60,9 @@ export default function ({ data, parentElement, setStateValue }) {
     const target = event.composedPath()[0]
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || target.matches?.(EDITABLE)) return
     if (event.key === "p") toggle()
-    else if (event.key === "?") dialog.open ? dialog.close() : dialog.showModal()
-    else return
+    else if (event.key !== "?") return
+    else if (dialog.open) dialog.close()
+    else dialog.showModal()
     event.preventDefault()
   }
   const onSent = event => { memory.sent = event.detail }

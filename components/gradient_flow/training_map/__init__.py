@@ -17,6 +17,7 @@ from typing import Any
 from streamlit.components import v2 as components_v2
 
 from components.kit import stepper
+from components.kit.modules import script
 from components.kit.palette import HEALTH
 
 QUANTITIES = {
@@ -41,7 +42,7 @@ _component = components_v2.component(
     "training_map",
     html='<div class="map"></div>',
     css=f".map{{{_colours('light')}}}\n.map.dark{{{_colours('dark')}}}\n{stepper.CSS}\n{(_HERE / 'map.css').read_text(encoding='utf-8')}",
-    js="\n".join([stepper.JS, (_HERE / "map.js").read_text(encoding="utf-8")]),
+    js=script(_HERE / "map.js"),
 )
 
 

@@ -1,25 +1,13 @@
 // Heat map of training: canvas for the cells, the stepper for the time. See the NOTE in __init__.py for the colours.
 
-const MAPS = new WeakMap()
+import { element, figureAt, numberText, paintTheme, part } from "../../kit/base.js"
+import { createStepper } from "../../kit/stepper/stepper.js"
+
 const LOSS_SHARE = 0.24
 
-export default function ({ data, parentElement }) {
-  let map = MAPS.get(parentElement)
-  if (!map) MAPS.set(parentElement, (map = new TrainingMap(parentElement.querySelector(".map"))))
-  map.show(data)
-  return () => {
-    map.end()
-    MAPS.delete(parentElement)
-  }
-}
+export default figureAt(".map", root => new TrainingMap(root))
 
 const isNumber = value => typeof value === "number"
-const short = value => {
-  if (value === null || value === undefined) return "None"
-  if (!isNumber(value)) return { NaN: "NaN", Infinity: "∞", "-Infinity": "−∞" }[value]
-  const text = value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e4) ? value.toExponential(2) : Number(value.toPrecision(4)).toString()
-  return text.replaceAll("-", "−")
-}
 
 class TrainingMap {
   data = null
@@ -27,30 +15,29 @@ class TrainingMap {
 
   constructor(root) {
     this.root = root
-    const part = (tag, name, parent) => parent.appendChild(element(tag, name))
-    const bar = part("div", "bar", root)
-    this.stepper = createStepper(part("div", "transport", bar), () => this.paint())
-    this.choice = part("select", "choice", bar)
+    const bar = part(root, "div", "bar")
+    this.stepper = createStepper(part(bar, "div", "transport"), () => this.paint())
+    this.choice = part(bar, "select", "choice")
     this.choice.setAttribute("aria-label", "Quantity")
     this.choice.addEventListener("change", () => {
       this.quantity = this.choice.selectedIndex
       this.paint()
     })
-    this.field = part("div", "field", root)
+    this.field = part(root, "div", "field")
     this.field.tabIndex = 0
     this.field.setAttribute("role", "img")
-    this.canvas = part("canvas", "", this.field)
-    this.tip = part("div", "tip", this.field)
+    this.canvas = part(this.field, "canvas", "")
+    this.tip = part(this.field, "div", "tip")
     this.tip.hidden = true
-    const foot = part("div", "foot", root)
-    this.said = part("span", "said", foot)
+    const foot = part(root, "div", "foot")
+    this.said = part(foot, "span", "said")
     this.said.setAttribute("role", "status")
-    const scale = part("span", "scale", foot)
-    this.low = part("span", "", scale)
-    part("span", "ramp", scale)
-    this.high = part("span", "", scale)
-    this.green = part("span", "", foot)
-    const bad = part("span", "scale", foot)
+    const scale = part(foot, "span", "scale")
+    this.low = part(scale, "span", "")
+    part(scale, "span", "ramp")
+    this.high = part(scale, "span", "")
+    this.green = part(foot, "span", "")
+    const bad = part(foot, "span", "scale")
     bad.append(element("span", "cross", "✕"), "NaN or ∞")
     root.addEventListener("keydown", event => this.press(event))
     this.onPageKey = event => this.data?.presenter && !event.composedPath().includes(root) && this.press(event)
@@ -80,9 +67,7 @@ class TrainingMap {
   show(data) {
     const fresh = !this.data || JSON.stringify(data.loss) !== JSON.stringify(this.data.loss) || data.layers.length !== this.data.layers.length
     this.data = data
-    this.root.style.setProperty("--height", `${data.height}px`)
-    this.root.classList.toggle("presenter", data.presenter)
-    this.root.classList.toggle("dark", isDark(this.root))
+    paintTheme(this.root, data)
     this.choice.replaceChildren(...data.quantities.map(({ name }) => element("option", "", name)))
     this.choice.selectedIndex = this.quantity
     this.field.setAttribute("aria-label", data.description)
@@ -114,10 +99,10 @@ class TrainingMap {
     this.tip.hidden = !cell
     if (!cell) return
     const { name, rows, reference } = quantities[this.quantity], value = rows[cell.row]?.[cell.step]
-    const lines = [`step ${cell.step + 1}: loss ${short(loss[cell.step])}`]
+    const lines = [`step ${cell.step + 1}: loss ${numberText(loss[cell.step])}`]
     if (rows[cell.row]) {
-      lines.unshift(`${layers[cell.row]}: ${name} ${short(value)}`)
-      if (isNumber(value) && value > 0) lines.push(`10^${Math.log10(value / reference).toFixed(2).replace("-", "−")} of the reference ${short(reference)}`)
+      lines.unshift(`${layers[cell.row]}: ${name} ${numberText(value)}`)
+      if (isNumber(value) && value > 0) lines.push(`10^${Math.log10(value / reference).toFixed(2).replace("-", "−")} of the reference ${numberText(reference)}`)
     }
     this.tip.textContent = lines.join("\n")
     const { width } = this.layout()
@@ -182,7 +167,7 @@ class TrainingMap {
       for (let step = from, open = false; step < to; step++) {
         if (!isNumber(loss[step]) || loss[step] <= 0) { open = false; continue }
         const x = l.left + (step + 0.5) * l.w
-        open ? draw.lineTo(x, y(loss[step])) : draw.moveTo(x, y(loss[step]))
+        draw[open ? "lineTo" : "moveTo"](x, y(loss[step]))
         open = true
       }
       draw.stroke()
@@ -194,12 +179,12 @@ class TrainingMap {
     draw.textAlign = "right"
     draw.textBaseline = "middle"
     if (finite.length) {
-      draw.fillText(short(Number((10 ** high).toPrecision(3))), l.left - 6, y(10 ** high))
-      if (high > low) draw.fillText(short(Number((10 ** low).toPrecision(3))), l.left - 6, y(10 ** low))
+      draw.fillText(numberText(Number((10 ** high).toPrecision(3))), l.left - 6, y(10 ** high))
+      if (high > low) draw.fillText(numberText(Number((10 ** low).toPrecision(3))), l.left - 6, y(10 ** low))
     }
     draw.textAlign = "center"
     loss.forEach((value, step) => { // not a number: at the top
-      if (!isNumber(value) && (step === 0 || isNumber(loss[step - 1]))) draw.fillText(`✕ loss ${short(value)}`, Math.min(l.left + (step + 0.5) * l.w, l.right - 3 * l.em), l.lossTop - 0.6 * l.em)
+      if (!isNumber(value) && (step === 0 || isNumber(loss[step - 1]))) draw.fillText(`✕ loss ${numberText(value)}`, Math.min(l.left + (step + 0.5) * l.w, l.right - 3 * l.em), l.lossTop - 0.6 * l.em)
     })
   }
 
@@ -239,15 +224,10 @@ class TrainingMap {
     const at = this.stepper.position || 1, step = at - 1
     const known = rows.map((values, row) => [layers[row], values[step]]).filter(([, value]) => isNumber(value) && value > 0)
     const sorted = [...known].sort((a, b) => a[1] - b[1]), least = sorted[0], most = sorted.at(-1)
-    const spread = least ? `, from ${short(least[1])} in ${least[0]} to ${short(most[1])} in ${most[0]}` : ""
-    this.said.textContent = `Step ${at}: loss ${short(loss[step])}; ${name}${spread}.`
-    this.green.textContent = `green: ${short(Number(reference.toPrecision(2)))}, ${this.data.quantities[this.quantity].green}`
-    this.low.textContent = `${short(Number((reference / 10 ** decades).toPrecision(2)))}`
-    this.high.textContent = `${short(Number((reference * 10 ** decades).toPrecision(2)))}`
+    const spread = least ? `, from ${numberText(least[1])} in ${least[0]} to ${numberText(most[1])} in ${most[0]}` : ""
+    this.said.textContent = `Step ${at}: loss ${numberText(loss[step])}; ${name}${spread}.`
+    this.green.textContent = `green: ${numberText(Number(reference.toPrecision(2)))}, ${this.data.quantities[this.quantity].green}`
+    this.low.textContent = `${numberText(Number((reference / 10 ** decades).toPrecision(2)))}`
+    this.high.textContent = `${numberText(Number((reference * 10 ** decades).toPrecision(2)))}`
   }
-}
-
-function isDark(root) {
-  const channels = getComputedStyle(root).backgroundColor.match(/[\d.]+/g)
-  return Boolean(channels) && channels.slice(0, 3).reduce((sum, part) => sum + Number(part), 0) < 384
 }

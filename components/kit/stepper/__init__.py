@@ -1,6 +1,6 @@
 """The transport bar of figures that are stepped or played: first, previous, play, next, last, a slider, the position.
 
-Components v2 take one script, so a figure puts ``JS`` before its own code and ``CSS`` before its own styles. In the script:
+A figure puts ``CSS`` before its own styles and imports ``createStepper`` from stepper.js.
 ``createStepper(host, onMove, word)`` fills ``host`` (``word``: what one step is called) and calls ``onMove(position)``, where position 0 is before the first step and
 position k after the k-th. It returns ``{setCount(count, position, idle), go(position), key(event), stop(), position, count}``;
 ``key`` answers whether it used the key event.
@@ -11,7 +11,6 @@ from __future__ import annotations
 from pathlib import Path
 
 _HERE = Path(__file__).parent
-JS = (_HERE / "stepper.js").read_text(encoding="utf-8")
 CSS = (_HERE / "stepper.css").read_text(encoding="utf-8")
 KEYS = {
     "→ ←": "next and previous step",

@@ -1,45 +1,8 @@
 // Transport bar for figures that are stepped or played. See __init__.py for the interface.
 
-const ICON_PATHS = {
-  first: "M4 3.5v9M12.5 3.5 6.5 8l6 4.5z",
-  previous: "M11 3.5 5 8l6 4.5z",
-  play: "M5 3.2 12.5 8 5 12.8z",
-  pause: "M5.2 3.5v9M10.8 3.5v9",
-  next: "m5 3.5 6 4.5-6 4.5z",
-  last: "M12 3.5v9M3.5 3.5l6 4.5-6 4.5z",
-}
+import { element, icon, iconButton } from "../base.js"
 
-function element(tag, className, text) {
-  const made = document.createElement(tag)
-  if (className) made.className = className
-  if (text !== undefined) made.textContent = text
-  return made
-}
-
-function svgElement(tag, attributes = {}, text) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", tag)
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value)
-  if (text !== undefined) made.textContent = text
-  return made
-}
-
-function icon(name) {
-  const svg = svgElement("svg", { viewBox: "0 0 16 16", class: `icon icon-${name}`, "aria-hidden": "true" })
-  svg.append(svgElement("path", { d: ICON_PATHS[name] }))
-  return svg
-}
-
-function iconButton(name, label, onClick) {
-  const button = element("button", "tool")
-  button.type = "button"
-  button.title = label
-  button.setAttribute("aria-label", label)
-  button.append(icon(name))
-  button.addEventListener("click", onClick)
-  return button
-}
-
-function createStepper(host, onMove, word = "step") {
+export function createStepper(host, onMove, word = "step") {
   const FASTEST_MS = 120, SLOWEST_MS = 1000, WHOLE_PASS_MS = 60000
   let count = 0, position = 0, idle = "", timer = null
   host.classList.add("stepper")

@@ -7,7 +7,8 @@ from typing import Any
 
 from streamlit.components import v2 as components_v2
 
-from components.kit import stepper
+from components.kit import stepper, zoom
+from components.kit.modules import script
 from components.kit.palette import MEMORY, Theme
 from components.memory_timeline.timeline.scene import scene
 
@@ -17,6 +18,9 @@ KEYS: dict[str, str] = {
     "Space": "play and pause",
     "m": "go to the peak",
     "1 2 … 0": "show one step, or all of them",
+    "W S": "zoom in and out; so do the wheel and a drag over the bands",
+    "A D": "to the left and right; so does Shift and drag",
+    "f": "show the whole",
     "g": "group what is alive by category, module or operation",
 }
 """Keys of the figure, while it has the focus (in presenter mode: always)."""
@@ -36,9 +40,9 @@ _component = components_v2.component(
     "memory_view",
     html='<div class="memory"></div>',
     css="\n".join(
-        [f".memory{{{_hues('light')}}}", f".memory.dark{{{_hues('dark')}}}", stepper.CSS, _read("figure.css")]
+        [f".memory{{{_hues('light')}}}", f".memory.dark{{{_hues('dark')}}}", stepper.CSS, zoom.CSS, _read("figure.css")]
     ),
-    js="\n".join([stepper.JS, _read("plot.js"), _read("alive.js"), _read("figure.js")]),
+    js=script(_HERE / "figure.js"),
 )
 
 

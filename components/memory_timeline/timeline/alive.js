@@ -1,9 +1,11 @@
 // What is alive at the chosen instant, grouped by category, module or operation.
 
+import { bytesText, button, element, exactText } from "../../kit/base.js"
+
 const GROUPINGS = ["category", "module", "operation"]
 const MOST_GROUPS = 12
 
-class Alive {
+export class Alive {
   grouping = 0
 
   constructor(host) {
@@ -12,12 +14,7 @@ class Alive {
     this.switch = element("div", "grouping")
     this.switch.setAttribute("role", "group")
     this.switch.setAttribute("aria-label", "Group by")
-    this.buttons = GROUPINGS.map((name, i) => {
-      const button = element("button", "tool text", name)
-      button.type = "button"
-      button.addEventListener("click", () => this.group(i))
-      return button
-    })
+    this.buttons = GROUPINGS.map((name, i) => button("tool text", name, "", () => this.group(i)))
     this.switch.append(...this.buttons)
     this.list = element("div", "alive-list")
     this.list.tabIndex = 0
@@ -37,7 +34,7 @@ class Alive {
 
   paint(row) {
     this.row = row
-    this.buttons.forEach((button, i) => button.setAttribute("aria-pressed", i === this.grouping))
+    this.buttons.forEach((made, i) => made.setAttribute("aria-pressed", i === this.grouping))
     const { index, op, phase, module, step, line } = this.data
     const word = column => column.words[column.at[row]]
     const total = this.data.layers.reduce((sum, layer) => sum + layer.bytes[row], 0)

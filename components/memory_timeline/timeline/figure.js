@@ -1,53 +1,46 @@
 // The memory figure: builds its parts once; keeps the chosen instant while the same timeline is shown.
 
-const FIGURES = new WeakMap()
+import { Alive } from "./alive.js"
+import { Plot } from "./plot.js"
+import { button, element, exactText, figureAt, paintTheme, part } from "../../kit/base.js"
+import { createStepper } from "../../kit/stepper/stepper.js"
 
-export default function ({ data, parentElement }) {
-  let figure = FIGURES.get(parentElement)
-  if (!figure) FIGURES.set(parentElement, (figure = new Figure(parentElement.querySelector(".memory"))))
-  figure.show(data)
-  return () => {
-    figure.end()
-    FIGURES.delete(parentElement)
-  }
-}
+const FREE = -1 // none of the offered ranges: zoomed by hand
+
+export default figureAt(".memory", root => new Figure(root))
 
 function buildParts(root) {
-  const part = (tag, name, parent) => {
-    const made = element(tag, name)
-    parent.append(made)
-    return made
-  }
-  const bar = part("div", "bar", root)
-  const parts = { root, transport: part("div", "transport", bar), tools: part("div", "tools", bar) }
-  const panel = part("div", "panel", root)
-  const heading = part("div", "heading", panel)
-  parts.totals = part("div", "totals", heading)
-  parts.legend = part("div", "legend", heading)
-  const body = part("div", "body", panel)
-  parts.stage = part("div", "stage", body)
+  const bar = part(root, "div", "bar")
+  const parts = { root, transport: part(bar, "div", "transport"), tools: part(bar, "div", "tools") }
+  const panel = part(root, "div", "panel")
+  const heading = part(panel, "div", "heading")
+  parts.totals = part(heading, "div", "totals")
+  parts.legend = part(heading, "div", "legend")
+  const body = part(panel, "div", "body")
+  parts.stage = part(body, "div", "stage")
   parts.stage.tabIndex = 0
   parts.stage.setAttribute("role", "img")
-  parts.alive = part("aside", "alive", body)
-  parts.note = part("div", "note", root)
-  parts.tip = part("div", "tip", parts.stage)
+  parts.alive = part(body, "aside", "alive")
+  parts.note = part(root, "div", "note")
+  parts.tip = part(parts.stage, "div", "tip")
   parts.tip.hidden = true
   return parts
 }
 
 class Figure {
+  zoomed = 0 // which of the offered ranges is in view
+  frame = 0
+
   constructor(root) {
     const parts = (this.parts = buildParts(root))
     this.stepper = createStepper(parts.transport, position => this.choose(position - 1), "instant")
-    this.plot = new Plot(parts.stage, { onPick: row => this.stepper.go(row + 1), onHover: (row, event) => this.hover(row, event) })
+    this.plot = new Plot(parts.stage, { onPick: row => this.stepper.go(row + 1), onHover: (row, event) => this.hover(row, event), onZoom: () => this.zoomedFreely() })
     this.alive = new Alive(parts.alive)
     this.ranges = element("select", "ranges")
     this.ranges.setAttribute("aria-label", "Steps shown")
     this.ranges.addEventListener("change", () => this.zoom(this.ranges.selectedIndex))
-    const peak = element("button", "tool text", "Peak")
-    peak.type = "button"
+    const peak = button("tool text", "Peak", "", () => this.toPeak())
     peak.title = "Go to the peak (m)"
-    peak.addEventListener("click", () => this.toPeak())
     parts.tools.append(peak, this.ranges)
     this.resized = new ResizeObserver(() => this.plot.paint())
     this.resized.observe(parts.stage)
@@ -59,7 +52,8 @@ class Figure {
 
   show(data) {
     const before = this.data
-    this.#paintTheme(data)
+    paintTheme(this.parts.root, data)
+    this.plot.paint()
     if (data === before) return
     this.data = data
     const { parts } = this
@@ -71,17 +65,20 @@ class Figure {
     this.alive.show(data)
     const steps = [...new Set(data.step)]
     this.ranges.replaceChildren(element("option", "", steps.length > 1 ? `all ${steps.length} steps` : "the step"), ...(steps.length > 1 ? steps.map(s => element("option", "", `step ${s + 1}`)) : []))
+    this.part = this.ranges.appendChild(element("option", "", "a part"))
+    this.part.hidden = true
     const same = before?.figure === data.figure
     const position = same ? this.stepper.position : data.peak.row + 1
     this.stepper.setCount(data.index.length, position, `${data.index.length.toLocaleString("en")} instants`)
-    this.zoom(same ? Math.max(0, this.zoomed ?? 0) : 0)
+    if (!same || this.zoomed !== FREE) this.zoom(same ? this.zoomed : 0)
+    else this.zoomedFreely()
     this.choose(position - 1)
   }
 
   choose(row) {
     if (!this.data?.index.length) return
     const shown = Math.max(0, row), [first, end] = this.plot.range
-    if (shown < first || shown >= end) this.zoom(0)
+    if (shown < first || shown >= end) this.showAlso(shown)
     this.plot.moveCursor(shown)
     this.alive.paint(shown)
   }
@@ -90,8 +87,21 @@ class Figure {
     this.stepper.go(this.data.peak.row + 1)
   }
 
+  showAlso(row) {
+    if (this.zoomed === FREE) this.plot.reveal(row)
+    else this.zoom(0)
+  }
+
+  zoomedFreely() {
+    const { from, to, whole } = this.plot.span
+    this.zoomed = to - from < whole ? FREE : 0
+    this.ranges.selectedIndex = this.zoomed === FREE ? this.part.index : 0
+    cancelAnimationFrame(this.frame)
+    this.frame = requestAnimationFrame(() => this.plot.paint())
+  }
+
   zoom(number) {
-    this.zoomed = this.ranges.selectedIndex = Math.min(number, this.ranges.options.length - 1)
+    this.zoomed = this.ranges.selectedIndex = Math.min(number, this.part.index - 1)
     const { step } = this.data, count = step.length
     const wanted = [...new Set(step)][this.zoomed - 1]
     this.plot.zoom(this.zoomed ? [step.indexOf(wanted), step.lastIndexOf(wanted) + 1] : [0, count])
@@ -121,20 +131,10 @@ class Figure {
     if (inside.type === "range" && event.key !== " ") return
     if (event.key === "m") this.toPeak()
     else if (event.key === "g") this.alive.group(this.alive.grouping + 1)
-    else if (/^[0-9]$/.test(event.key) && Number(event.key) < this.ranges.options.length) this.zoom(Number(event.key))
-    else if (!this.stepper.key(event)) return
+    else if (/^[0-9]$/.test(event.key) && Number(event.key) < this.part.index) this.zoom(Number(event.key))
+    else if (!this.stepper.key(event) && !this.plot.zoomed.key(event)) return
     event.preventDefault()
     event.stopPropagation()
-  }
-
-  // The theme is read from the page: a dark background gets the dark hues.
-  #paintTheme(data) {
-    const { root } = this.parts
-    root.classList.toggle("presenter", Boolean(data.presenter))
-    root.style.setProperty("--height", `${data.height}px`)
-    const [r, g, b] = (getComputedStyle(root).backgroundColor.match(/\d+(\.\d+)?/g) ?? [255, 255, 255]).map(Number)
-    root.classList.toggle("dark", 0.299 * r + 0.587 * g + 0.114 * b < 128)
-    this.plot?.paint()
   }
 
   end() {

@@ -1,53 +1,33 @@
 // The stacked areas: axes, phase bands, peak mark, cursor. One column of pixels shows the largest instant it covers.
 
+import { byteTickText, byteTicks, bytesText, svgElement } from "../../kit/base.js"
+import { createSpan, followTimeline } from "../../kit/zoom.js"
+
 const MARGIN = { left: 5.2, right: 0.8, top: 3.4, bottom: 2.7 } // em
-const TICKS = 5
+const FEWEST = 8 // rows in view at the nearest
 const SHORT = { forward: "fwd", backward: "bwd", optimizer: "opt", zero_grad: "0" }
 
-function bytesText(count) {
-  if (Math.abs(count) < 1024) return `${count.toLocaleString("en")} B`
-  const power = Math.min(Math.floor(Math.log2(Math.abs(count)) / 10), 5)
-  return `${(count / 1024 ** power).toFixed(2)} ${["KiB", "MiB", "GiB", "TiB", "PiB"][power - 1]}`
-}
-
-const exactText = count => (Math.abs(count) < 1024 ? bytesText(count) : `${bytesText(count)} (${count.toLocaleString("en")} B)`)
-
-// Round steps in the binary unit of the largest value.
-function byteTicks(most) {
-  const unit = 1024 ** Math.max(0, Math.floor(Math.log2(Math.max(most, 1)) / 10))
-  const rough = most / unit / TICKS, scale = 10 ** Math.floor(Math.log10(rough || 1))
-  const step = [1, 2, 2.5, 5, 10].find(s => s * scale >= rough) * scale * unit
-  const ticks = []
-  for (let value = 0; value <= most * 1.0001; value += step) ticks.push(value)
-  return ticks
-}
-
-function tickText(value, most) {
-  if (!value) return "0"
-  const power = Math.max(0, Math.floor(Math.log2(Math.max(most, 1)) / 10))
-  return `${+(value / 1024 ** power).toFixed(2)} ${["B", "KiB", "MiB", "GiB", "TiB", "PiB"][power]}`
-}
-
-class Plot {
-  range = [0, 0] // rows shown, end not included
+export class Plot {
+  span = createSpan(whole => Math.min(whole, FEWEST)) // rows in view
   cursor = -1
 
-  constructor(host, { onPick, onHover }) {
+  constructor(host, { onPick, onHover, onZoom }) {
     this.host = host
     this.svg = svgElement("svg", { class: "plot", width: "100%", height: "100%" })
     this.layers = ["grid", "bands", "areas", "lines", "marks", "cursor"].map(name => svgElement("g", { class: name }))
     this.svg.append(this.#hatching(), ...this.layers)
     host.append(this.svg)
-    let dragging = false
     const row = event => this.rowAt(event.clientX - this.svg.getBoundingClientRect().left)
-    this.svg.addEventListener("pointerdown", event => {
-      dragging = true
-      this.svg.setPointerCapture(event.pointerId)
-      onPick(row(event))
+    const place = () => { const [left, right] = this.#inside(); return { left, width: right - left, ruler: this.top } }
+    this.zoomed = followTimeline(host, this.span, place, {
+      changed: onZoom,
+      fit: () => { this.zoom([0, this.span.whole]); onZoom() },
+      press: event => onPick(row(event)),
+      drag: (_from, _to, event) => onPick(row(event)),
+      click: event => onPick(row(event)),
+      hover: event => onHover(row(event), event),
     })
-    this.svg.addEventListener("pointermove", event => (dragging ? onPick(row(event)) : onHover(row(event), event)))
-    this.svg.addEventListener("pointerup", () => (dragging = false))
-    this.svg.addEventListener("pointerleave", () => onHover(null))
+    host.addEventListener("pointerleave", () => onHover(null))
   }
 
   #hatching() {
@@ -62,12 +42,24 @@ class Plot {
     this.data = data
     const count = data.index.length
     this.totals = Array.from({ length: count }, (_, row) => data.layers.reduce((sum, layer) => sum + layer.bytes[row], 0))
-    this.range = [0, count]
+    if (this.span.whole !== count) this.span.reset(count)
   }
 
-  zoom(range) {
-    this.range = range
+  /** Rows shown, end not included. */
+  get range() {
+    return [Math.floor(this.span.from + 1e-9), Math.ceil(this.span.to - 1e-9)]
+  }
+
+  zoom([first, end]) {
+    this.span.show(first, end)
     this.paint()
+  }
+
+  /** Moves what is in view, as little as it takes, to a row. */
+  reveal(row) {
+    const { from, to } = this.span
+    if (row < from) this.zoom([row, row + to - from])
+    else if (row + 1 > to) this.zoom([row + 1 - to + from, row + 1])
   }
 
   rowAt(x) {
@@ -148,7 +140,7 @@ class Plot {
     for (const value of byteTicks(this.most)) {
       const y = this.yOf(value)
       grid.append(svgElement("line", { x1: left, x2: right, y1: y, y2: y }))
-      grid.append(svgElement("text", { x: left - 0.5 * this.em, y: y + 0.33 * this.em, "text-anchor": "end" }, tickText(value, this.most)))
+      grid.append(svgElement("text", { x: left - 0.5 * this.em, y: y + 0.33 * this.em, "text-anchor": "end" }, byteTickText(value, this.most)))
     }
     const [first, end] = this.range, { index } = this.data
     const wanted = Math.max(2, Math.min(8, Math.floor((right - left) / (7 * this.em))))

@@ -8,6 +8,7 @@ from typing import Any
 
 from streamlit.components import v2 as components_v2
 
+from components.kit.modules import script
 from components.kit.palette import STEP
 
 _HERE = Path(__file__).parent
@@ -26,7 +27,7 @@ _component = components_v2.component(
     html='<div class="operators"></div>',
     css=f".operators{{{_hues('light')}}}.operators.dark{{{_hues('dark')}}}"
     + (_HERE / "table.css").read_text(encoding="utf-8"),
-    js=(_HERE / "table.js").read_text(encoding="utf-8"),
+    js=script(_HERE / "table.js"),
 )
 
 

@@ -1,6 +1,7 @@
 // Rows are made from the call tree: grouped, sorted, opened and searched here, without a rerun.
 
-const TABLES = new WeakMap()
+import { button, element, figureAt, isDark, scaledText, secondsText } from "../../kit/base.js"
+
 const GROUPS = [
   ["name", "Operator", row => row.name],
   ["shape", "Shape", row => `${row.name}|${row.shapes}`],
@@ -19,40 +20,10 @@ const COLUMNS = [
 const DEVICE_COLUMN = ["device", "on the device", "Time of the kernels that it launched itself, each counted once. It runs beside host time: never add the two."]
 const MOST = 250
 
-export default function ({ data, parentElement }) {
-  let table = TABLES.get(parentElement)
-  if (!table) TABLES.set(parentElement, (table = createTable(parentElement.querySelector(".operators"))))
-  table.show(data)
-  return () => TABLES.delete(parentElement)
-}
+export default figureAt(".operators", createTable)
 
-function element(tag, className, text) {
-  const made = document.createElement(tag)
-  if (className) made.className = className
-  if (text !== undefined) made.textContent = text
-  return made
-}
-
-// --- numbers ------------------------------------------------------------------------------------------------------
-
-function digits(value) {
-  return Math.abs(value) >= 100 ? value.toFixed(0) : Math.abs(value) >= 10 ? value.toFixed(1) : value.toFixed(2)
-}
-
-function scaled(value, steps, base) {
-  let size = Math.abs(value), step = 0
-  while (size >= base && step < steps.length - 1) { size /= base; step += 1 }
-  return `${value < 0 ? "−" : ""}${step ? digits(size) : size >= 100 || Number.isInteger(size) ? size.toFixed(0) : digits(size)} ${steps[step]}`
-}
-
-function secondsText(seconds) {
-  if (!seconds) return "0"
-  if (seconds >= 1) return `${digits(seconds)} s`
-  return seconds >= 1e-3 ? `${digits(seconds * 1e3)} ms` : `${digits(seconds * 1e6)} µs`
-}
-
-const bytesText = bytes => bytes === null ? "" : scaled(bytes, ["B", "KiB", "MiB", "GiB"], 1024)
-const flopsText = flops => flops === null ? "–" : scaled(flops, ["", "k", "M", "G", "T"], 1000).trim()
+const bytesText = bytes => bytes === null ? "" : scaledText(bytes, ["B", "KiB", "MiB", "GiB"], 1024)
+const flopsText = flops => flops === null ? "–" : scaledText(flops, ["", "k", "M", "G", "T"], 1000).trim()
 
 // --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -101,22 +72,18 @@ function createTable(root) {
   choices.setAttribute("role", "radiogroup")
   choices.setAttribute("aria-label", "One row is")
   const buttons = GROUPS.map(([id, text]) => {
-    const button = element("button", "choice", text)
-    button.type = "button"
-    button.setAttribute("role", "radio")
-    button.addEventListener("click", () => { group = id; open.clear(); if (id === "tree") openFirst(); draw() })
-    choices.append(button)
-    return [id, button]
+    const made = button("choice", text, "", () => { group = id; open.clear(); if (id === "tree") openFirst(); draw() })
+    made.setAttribute("role", "radio")
+    choices.append(made)
+    return [id, made]
   })
   const field = element("input", "search")
   field.type = "search"
   field.placeholder = "Search"
   field.setAttribute("aria-label", "Search operators, modules, shapes and lines")
   field.addEventListener("input", () => { search = field.value.toLowerCase(); draw() })
-  const save = element("button", "choice alone", "CSV")
-  save.type = "button"
+  const save = button("choice alone", "CSV", "", () => saveRows())
   save.title = "Save these rows"
-  save.addEventListener("click", () => saveRows())
   bar.append(element("span", "label", "One row is"), choices, field, save)
 
   const keyOf = () => GROUPS.find(([id]) => id === group)[2]
@@ -150,11 +117,10 @@ function createTable(root) {
       const cell = element("th", `column-${id}`)
       cell.scope = "col"
       cell.setAttribute("aria-sort", sort === id ? (down ? "descending" : "ascending") : "none")
-      const button = element("button", "", `${text}${sort === id ? (down ? " ▾" : " ▴") : ""}`)
-      button.type = "button"
-      button.title = help
-      button.addEventListener("click", () => { down = sort === id ? !down : id !== "name" && id !== "place"; sort = id; draw() })
-      cell.append(button)
+      const arrow = sort === id ? (down ? " ▾" : " ▴") : ""
+      const sorter = button("", text + arrow, "", () => { down = sort === id ? !down : id !== "name" && id !== "place"; sort = id; draw() })
+      sorter.title = help
+      cell.append(sorter)
       line.append(cell)
     }
   }
@@ -178,23 +144,26 @@ function createTable(root) {
     const opened = open.has(row.id)
     const name = element("td", "column-name")
     name.style.paddingLeft = `${0.4 + depth * 1.1}rem`
-    const button = element("button", "opener", row.opens ? (opened ? "▾" : "▸") : "")
-    button.type = "button"
-    button.disabled = !row.opens
-    button.setAttribute("aria-expanded", String(opened))
-    button.setAttribute("aria-label", `${opened ? "Close" : "Open"} ${row.name}`)
-    const toggle = () => { if (row.opens) { opened ? open.delete(row.id) : open.add(row.id); wanted = row.id; draw() } }
-    button.addEventListener("click", toggle)
-    button.dataset.row = row.id
+    const toggle = () => {
+      if (!row.opens) return
+      if (!open.delete(row.id)) open.add(row.id)
+      wanted = row.id
+      draw()
+    }
+    const opener = button("opener", row.opens ? (opened ? "▾" : "▸") : "", "", toggle)
+    opener.disabled = !row.opens
+    opener.setAttribute("aria-expanded", String(opened))
+    opener.setAttribute("aria-label", `${opened ? "Close" : "Open"} ${row.name}`)
+    opener.dataset.row = row.id
     const text = element("span", row.operator ? "what" : "what range", row.name)
     text.title = row.name
     text.addEventListener("click", toggle)
-    name.append(button, text)
+    name.append(opener, text)
     line.append(name, bars(row, scale))
     if (data.device) line.append(element("td", "column-device number", row.device === null ? "" : secondsText(row.device)))
     line.append(element("td", "column-calls number", row.calls < 10 && row.calls % 1 ? row.calls.toFixed(1) : row.calls.toFixed(0)))
     const flops = element("td", "column-flops number", flopsText(row.flops))
-    flops.title = row.flops === null ? "not counted for this operator" : `${Math.round(row.flops).toLocaleString("en")} FLOP, ${scaled(row.flops / row.total, ["", "k", "M", "G", "T"], 1000)}FLOP/s`
+    flops.title = row.flops === null ? "not counted for this operator" : `${Math.round(row.flops).toLocaleString("en")} FLOP, ${scaledText(row.flops / row.total, ["", "k", "M", "G", "T"], 1000)}FLOP/s`
     const memory = element("td", "column-bytes number", bytesText(row.bytes))
     memory.title = `${Math.round(row.bytes).toLocaleString("en")} B`
     const from = element("td", "column-place", place(row) ?? "")
@@ -221,9 +190,8 @@ function createTable(root) {
   const stepS = () => roots().reduce((total, node) => total + (node.name === "step" ? node.total : 0), 0) / data.steps
 
   function draw() {
-    const [r, g, b] = (getComputedStyle(root).backgroundColor.match(/[\d.]+/g) || [255, 255, 255]).map(Number)
-    root.classList.toggle("dark", 0.299 * r + 0.587 * g + 0.114 * b < 128)
-    for (const [id, button] of buttons) button.setAttribute("aria-checked", String(id === group))
+    root.classList.toggle("dark", isDark(root))
+    for (const [id, made] of buttons) made.setAttribute("aria-checked", String(id === group))
     const all = topRows(), rows = ordered(all.filter(matches))
     const scale = Math.max(...all.map(row => row.total), 1e-12)
     const table = element("table", columns().some(([id]) => id === "place") ? "placed" : "")
@@ -259,6 +227,7 @@ function createTable(root) {
   }
 
   return {
+    end() {},
     show(next) {
       if (!data || data.group !== next.group) group = next.group
       data = next

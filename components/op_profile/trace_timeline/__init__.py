@@ -8,13 +8,15 @@ from typing import Any
 
 from streamlit.components import v2 as components_v2
 
+from components.kit import zoom
+from components.kit.modules import script
 from components.kit.palette import STEP, Theme
 
 KEYS: dict[str, str] = {
-    "W S": "timeline: zoom in and out",
-    "A D": "timeline: to the left and right",
+    "W S": "timeline: zoom in and out; so do the wheel and a drag over the ruler",
+    "A D": "timeline: to the left and right; so does Shift and drag",
     "← →": "timeline: previous and next event of the lane",
-    "F": "timeline: fit the chosen event; again for the whole",
+    "F": "timeline: fit the chosen event or stretch; again for the whole",
     "Escape": "timeline: drop the choice",
 }
 """Keys of the timeline, while it has the focus."""
@@ -31,10 +33,9 @@ _component = components_v2.component(
     "trace_timeline",
     html='<div class="timeline"></div>',
     css=f".timeline{{{_hues('light')}}}.timeline.dark{{{_hues('dark')}}}"
+    + zoom.CSS
     + (_HERE / "timeline.css").read_text(encoding="utf-8"),
-    js="\n".join(
-        (_HERE / f"{name}.js").read_text(encoding="utf-8") for name in ("scale", "boxes", "memory", "timeline")
-    ),
+    js=script(_HERE / "timeline.js"),
 )
 
 

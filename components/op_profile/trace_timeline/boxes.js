@@ -2,7 +2,7 @@
 
 const ROW = 18, LANE_GAP = 22 // pixels at the usual size of type; times `scale`
 
-function boxesOf(data, scale) {
+export function boxesOf(data, scale) {
   const row = ROW * scale, gap = LANE_GAP * scale
   const count = data.start_s.length
   const boxes = { count, start: data.start_s, length: data.duration_s, lane: data.lane, depth: data.depth, kind: data.kind,
@@ -21,9 +21,9 @@ function boxesOf(data, scale) {
     boxes.part[at] = data.kind[at] === "range" && own >= 0 ? own : parent === undefined || data.lane[parent] !== lane ? -1 : boxes.part[parent]
     if (parent !== undefined && data.lane[parent] === lane) boxes.self[parent] -= data.duration_s[at]
   }
-  let top = 0
-  boxes.lanes.forEach((_, lane) => { boxes.top.push(top + gap); top += gap + (deepest[lane] + 1) * row })
-  boxes.height = top + 4
+  let below = 0
+  boxes.lanes.forEach((_, lane) => { boxes.top.push(below + gap); below += gap + (deepest[lane] + 1) * row })
+  boxes.height = below + 4
   boxes.first = first
   boxes.y = at => boxes.top[boxes.lane[at]] + boxes.depth[at] * row
   boxes.at = (seconds, y) => {
@@ -37,7 +37,7 @@ function boxesOf(data, scale) {
 }
 
 // Time of each name inside a range, self time only, so that nothing is counted twice. Sums to the covered time of a lane.
-function sumRange(boxes, from, to) {
+export function sumRange(boxes, from, to) {
   const self = new Map(), stack = []
   let inside = 0
   const close = entry => {

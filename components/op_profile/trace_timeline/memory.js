@@ -1,14 +1,9 @@
 // The memory curve under the lanes: allocated minus freed, a step function of time.
 
-function signedBytes(bytes) {
-  const units = ["B", "KiB", "MiB", "GiB"]
-  let size = Math.abs(bytes), step = 0
-  while (size >= 1024 && step < units.length - 1) { size /= 1024; step += 1 }
-  return `${bytes < 0 ? "−" : ""}${step ? size.toFixed(size >= 100 ? 0 : 1) : size} ${units[step]}`
-}
+import { signedBytes } from "../../kit/base.js"
 
 // Level after the last change before `seconds`; null where there is no curve.
-function levelAt(memory, seconds) {
+export function levelAt(memory, seconds) {
   let low = 0, high = memory.at.length
   while (low < high) {
     const middle = (low + high) >> 1
@@ -18,7 +13,7 @@ function levelAt(memory, seconds) {
   return memory.at.length ? (low ? memory.bytes[low - 1] : 0) : null
 }
 
-function drawCurve(pen, memory, { xOf, from, to, top, height, width, ink }) {
+export function drawCurve(pen, memory, { xOf, from, to, top, height, width, ink }) {
   const least = Math.min(0, ...memory.bytes), most = Math.max(1, ...memory.bytes)
   const yOf = bytes => top + height * (1 - (bytes - least) / (most - least))
   pen.fillStyle = ink

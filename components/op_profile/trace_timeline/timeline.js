@@ -1,28 +1,19 @@
 // The figure: a canvas with lanes, a ruler, and below it what is chosen.
 
-const FIGURES = new WeakMap()
+import { boxesOf, sumRange } from "./boxes.js"
+import { drawCurve, levelAt } from "./memory.js"
+import { brightness, button, element, figureAt, isDark, signedBytes, ticks, timeText } from "../../kit/base.js"
+import { createSpan, followTimeline } from "../../kit/zoom.js"
 
-export default function ({ data, parentElement }) {
-  let figure = FIGURES.get(parentElement)
-  if (!figure) FIGURES.set(parentElement, (figure = createFigure(parentElement.querySelector(".timeline"))))
-  figure.show(data)
-  return () => { figure.end(); FIGURES.delete(parentElement) }
-}
-
-function element(tag, className, text) {
-  const made = document.createElement(tag)
-  if (className) made.className = className
-  if (text !== undefined) made.textContent = text
-  return made
-}
+export default figureAt(".timeline", createFigure)
 
 const RULER = 22, CURVE = 84, TYPE = 13.44 // pixels; TYPE is the font size at which the others hold
 
 function createFigure(root) {
   const head = element("div", "head"), legend = element("div", "legend"), tools = element("div", "tools")
   const stage = element("div", "stage"), canvas = element("canvas", "canvas"), tip = element("div", "tip"), note = element("div", "note")
-  const span = createSpan()
-  let boxes = null, chosen = null, hovered = null, drag = null, range = null, identity = null, frame = 0, memory = { at: [], bytes: [] }
+  const span = createSpan(whole => Math.max(whole * 1e-6, 2e-7))
+  let boxes = null, chosen = null, hovered = null, range = null, identity = null, frame = 0, memory = { at: [], bytes: [] }
   head.append(legend, tools)
   stage.append(canvas, tip)
   stage.tabIndex = 0
@@ -32,31 +23,31 @@ function createFigure(root) {
   tip.hidden = true
   root.append(head, stage, note)
   for (const [text, help, act] of [
-    ["−", "Zoom out (S)", () => zoom(1.6)], ["+", "Zoom in (W)", () => zoom(1 / 1.6)],
-    ["◂", "To the left (A)", () => { span.pan(-0.25); draw() }], ["▸", "To the right (D)", () => { span.pan(0.25); draw() }],
+    ["−", "Zoom out (S)", () => zoom.zoom(1 / 1.6)], ["+", "Zoom in (W)", () => zoom.zoom(1.6)],
+    ["◂", "To the left (A)", () => zoom.pan(-0.25)], ["▸", "To the right (D)", () => zoom.pan(0.25)],
     ["Fit", "Show the whole (F)", () => fit()],
-  ]) {
-    const button = element("button", "tool", text)
-    button.type = "button"
-    button.title = help
-    button.setAttribute("aria-label", help)
-    button.addEventListener("click", act)
-    tools.append(button)
-  }
+  ]) tools.append(button("tool", text, help, act))
 
   const width = () => stage.clientWidth
   const scale = () => parseFloat(getComputedStyle(root).fontSize) / TYPE || 1
   const xOf = seconds => (seconds - span.from) / (span.to - span.from) * width()
-  const timeOf = x => span.from + x / width() * (span.to - span.from)
   const hue = name => getComputedStyle(root).getPropertyValue(name).trim()
-  const zoom = (factor, at = (span.from + span.to) / 2) => { span.zoom(factor, at); draw() }
+  // The chosen stretch or event; again, or without one, the whole.
   const fit = () => {
-    const end = chosen === null ? 0 : boxes.start[chosen] + boxes.length[chosen], pad = chosen === null ? 0 : boxes.length[chosen] * 0.1
-    const there = chosen !== null && Math.abs(span.from - Math.max(0, boxes.start[chosen] - pad)) < 1e-9
-    if (chosen === null || there) span.show(0, span.whole)
-    else span.show(boxes.start[chosen] - pad, end + pad)
+    const pad = chosen === null ? 0 : boxes.length[chosen] * 0.1, before = `${span.from} ${span.to}`
+    span.show(...(range ?? (chosen === null ? [0, span.whole] : [boxes.start[chosen] - pad, boxes.start[chosen] + boxes.length[chosen] + pad])))
+    if (before === `${span.from} ${span.to}`) span.show(0, span.whole)
     draw()
   }
+
+  const zoom = followTimeline(stage, span, () => ({ left: 0, width: width(), ruler: RULER }), {
+    changed: draw,
+    fit,
+    drag(from, to) { tip.hidden = true; choose(null, [from, to]) },
+    click(event) { const [x, y] = point(event); choose(boxes.at(timeOf(x), y), null) },
+    hover,
+  })
+  const timeOf = zoom.pointAt
 
   function draw() {
     cancelAnimationFrame(frame)
@@ -65,9 +56,7 @@ function createFigure(root) {
 
   function paint() {
     if (!boxes || !width()) return
-    const [r, g, b] = (getComputedStyle(root).backgroundColor.match(/[\d.]+/g) || [255, 255, 255]).map(Number)
-    const dark = 0.299 * r + 0.587 * g + 0.114 * b < 128
-    root.classList.toggle("dark", dark)
+    root.classList.toggle("dark", isDark(root))
     const ratio = devicePixelRatio || 1, w = width(), h = RULER + boxes.height + (memory.at.length ? CURVE : 0)
     canvas.width = w * ratio
     canvas.height = h * ratio
@@ -113,8 +102,8 @@ function createFigure(root) {
     const short = text.replace(/^aten::/, "").replace("autograd::engine::evaluate_function: ", "")
     pen.save()
     pen.beginPath(); pen.rect(x, y, wide - 3, boxes.row); pen.clip()
-    const [r, g, b] = [1, 3, 5].map(i => parseInt(colour.slice(i, i + 2), 16))
-    pen.fillStyle = solid ? (0.299 * r + 0.587 * g + 0.114 * b < 140 ? "#ffffff" : "#111827") : ink
+    const rgb = [1, 3, 5].map(i => parseInt(colour.slice(i, i + 2), 16))
+    pen.fillStyle = solid ? (brightness(rgb) < 140 ? "#ffffff" : "#111827") : ink
     pen.fillText(short, Math.max(x, 0) + 4, y + boxes.row / 2 - 0.5)
     pen.restore()
   }
@@ -153,69 +142,36 @@ function createFigure(root) {
       if (rows.length > 6) list.append(element("li", "", `${rows.length - 6} more: ${timeText(rows.slice(6).reduce((t, row) => t + row.seconds, 0))}`))
       note.append(list)
     } else if (chosen !== null) note.textContent = describe(chosen)
-    else note.textContent = "Drag to sum a range, click an event to choose it. Wheel or W S zoom, A D or Shift and drag move, F fits. Colours are the parts of the step."
+    else note.textContent = "Drag to sum a range, click an event to choose it. Wheel, W S or a drag over the ruler zoom, A D or Shift and drag move, F fits. Colours are the parts of the step."
   }
 
   const point = event => { const box = canvas.getBoundingClientRect(); return [event.clientX - box.left, event.clientY - box.top - RULER] }
-  stage.addEventListener("pointerdown", event => {
-    if (event.button) return
-    const [x] = point(event)
-    drag = { x, from: span.from, to: span.to, pan: event.shiftKey, moved: false }
-    stage.setPointerCapture(event.pointerId)
-  })
-  stage.addEventListener("pointermove", event => {
-    const [x, y] = point(event)
-    if (!drag) {
-      hovered = y > boxes.height ? null : boxes.at(timeOf(x), y)
-      const level = y > boxes.height ? levelAt(memory, timeOf(x)) : null
-      tip.hidden = hovered === null && level === null
-      if (!tip.hidden) {
-        tip.textContent = hovered === null ? `${signedBytes(level)} since the first step began` : describe(hovered)
-        tip.style.left = `${Math.max(4, Math.min(x + 12, width() - tip.offsetWidth - 4))}px`
-        tip.style.top = `${y + RULER + 18 - stage.scrollTop > stage.clientHeight - 50 ? y - 30 : y + RULER + 18}px`
-      }
-      return draw()
-    }
-    drag.moved ||= Math.abs(x - drag.x) > 3
-    if (!drag.moved) return
-    if (drag.pan) {
-      const move = (drag.x - x) / width() * (drag.to - drag.from)
-      span.show(drag.from + move, drag.to + move)
-    } else {
-      const clamp = s => Math.min(span.whole, Math.max(0, s))
-      range = [clamp(timeOf(Math.min(x, drag.x))), clamp(timeOf(Math.max(x, drag.x)))]
-      chosen = null
-    }
-    tip.hidden = true
+  function choose(event, stretch) {
+    chosen = event
+    range = stretch
     tell()
     draw()
-  })
-  stage.addEventListener("pointerup", event => {
-    if (drag && !drag.moved) {
-      const [x, y] = point(event)
-      range = null
-      chosen = boxes.at(timeOf(x), y)
-      tell()
-      draw()
+  }
+  function hover(event) {
+    const [x, y] = point(event)
+    hovered = y > boxes.height ? null : boxes.at(timeOf(x), y)
+    const level = y > boxes.height ? levelAt(memory, timeOf(x)) : null
+    tip.hidden = hovered === null && level === null
+    if (!tip.hidden) {
+      tip.textContent = hovered === null ? `${signedBytes(level)} since the first step began` : describe(hovered)
+      tip.style.left = `${Math.max(4, Math.min(x + 12, width() - tip.offsetWidth - 4))}px`
+      tip.style.top = `${y + RULER + 18 - stage.scrollTop > stage.clientHeight - 50 ? y - 30 : y + RULER + 18}px`
     }
-    drag = null
-  })
-  stage.addEventListener("pointerleave", () => { hovered = null; tip.hidden = true; draw() })
-  stage.addEventListener("wheel", event => {
-    if (stage.getRootNode().activeElement !== stage && !event.ctrlKey) return
-    event.preventDefault()
-    if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) span.pan(event.deltaX / width())
-    else span.zoom(event.deltaY > 0 ? 1.2 : 1 / 1.2, timeOf(point(event)[0]))
     draw()
-  }, { passive: false })
+  }
+  stage.addEventListener("pointerleave", () => { hovered = null; tip.hidden = true; draw() })
   stage.addEventListener("keydown", event => {
-    const keys = { w: () => zoom(1 / 1.6), s: () => zoom(1.6), a: () => { span.pan(-0.2); draw() }, d: () => { span.pan(0.2); draw() }, f: fit,
-      escape: () => { chosen = range = null; tell(); draw() }, arrowright: () => walk(1), arrowleft: () => walk(-1) }
-    const act = keys[event.key.toLowerCase()]
-    if (!act || event.ctrlKey || event.metaKey || event.altKey) return
+    if (event.ctrlKey || event.metaKey || event.altKey) return
+    const keys = { Escape: () => choose(null, null), ArrowRight: () => walk(1), ArrowLeft: () => walk(-1) }
+    if (keys[event.key]) keys[event.key]()
+    else if (!zoom.key(event)) return
     event.preventDefault()
     event.stopPropagation()
-    act()
   })
 
   function walk(turn) {

@@ -12,12 +12,12 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from lab.contract import Report, knobs
 from lab.experiments.autograd_graph.classic import classic_dot
 from lab.experiments.autograd_graph.faults import fault_of
-from lab.experiments.autograd_graph.schema import Params, Result, Warned
+from lab.experiments.autograd_graph.schema import Params, Result
 from lab.instruments.graph.book import Graph
 from lab.instruments.graph.program_trace import ProgramTrace
 from lab.instruments.graph.to_records import Numbering, cut_records, named_records, pass_records
 from lab.program import run as program
-from lab.records.graph import Node
+from lab.records.graph import Node, Warned
 
 
 def run(params: Params, report: Report) -> Result:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lab.contract import Fault, Limits, check, knob
-from lab.records.graph import Cut, Edge, Leaf, Named, Node, Pass, Plain, Step
+from lab.contract import Limits, check, knob
+from lab.records.graph import GraphResult as Result
+
+__all__ = ["DEFAULT_PROGRAM", "Params", "Result"]
 
 DEFAULT_PROGRAM = """x = torch.tensor([1.0, 2.0], requires_grad=True)
 w = torch.tensor([0.5, -1.0], requires_grad=True)
@@ -28,54 +30,3 @@ class Params:
 
     def __post_init__(self) -> None:
         check(self)
-
-
-@dataclass(frozen=True)
-class Warned:
-    """A warning that the program caused."""
-
-    text: str
-    line: int | None
-
-
-@dataclass(frozen=True)
-class Result:
-    """The graph of the tensor called ``loss``, else of the last differentiable result."""
-
-    root: str
-    """Name of the tensor whose graph this is, empty when there is none."""
-    root_node: int | None
-    """Its node."""
-    no_graph: str
-    """Why there is no graph, or why ``loss`` has none; empty otherwise."""
-    nodes: tuple[Node, ...]
-    edges: tuple[Edge, ...]
-    leaves: tuple[Leaf, ...]
-    backward: tuple[tuple[Step, ...], ...]
-    """One list of steps per backward pass, in engine order."""
-    passes: tuple[Pass, ...]
-    """What belongs to each list in ``backward``."""
-    passes_cut: int
-    """Backward passes that ran but are not kept here."""
-    kept_bytes: int
-    """Bytes of the distinct storages that saved tensors keep alive, each once and whole, leaves included, before backward frees them."""
-    kept_bytes_after: int
-    """The same at the end of the program."""
-    printed: str
-    echo: str
-    """``repr`` of the last line when that is an expression."""
-    warned: tuple[Warned, ...]
-    variables: dict[str, Plain]
-    """Final values of the program's own variables."""
-    tensors: tuple[Named, ...]
-    """Every tensor that the program has a name for at the end, parameters of its modules included."""
-    cuts: tuple[Cut, ...]
-    """Where a result lost its graph."""
-    device: str
-    seconds: float
-    """Time of the program, instruments included."""
-    fault: Fault | None
-    classic: str = ""
-    """torchviz's picture as DOT text."""
-    no_classic: str = ""
-    """Why torchviz cannot draw this graph; empty when it can."""

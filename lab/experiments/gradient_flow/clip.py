@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
-from lab.experiments.gradient_flow.schema import NORM_TYPES, Clipping, ClipStep, Params
+from lab.experiments.gradient_flow.schema import NORM_TYPES, Params
 from lab.instruments.gradients.clipping import compare, total_norm
+from lab.records.gradients import Clipping, ClipStep
 
 SCALE = 65536.0
 """First scale of a GradScaler."""

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lab.contract import Finding
-from lab.experiments.gradient_flow.schema import Clipping, Result
+from lab.experiments.gradient_flow.schema import Result
 from lab.quantities import number_text
+from lab.records.gradients import Clipping
 
 _ALWAYS, _OFTEN = 0.95, 0.5
 _NO_PROGRESS = 0.7

@@ -9,8 +9,9 @@ from lab.contract import Finding
 from lab.experiments.gradient_flow.clip_findings import LOOKS as CLIP_LOOKS
 from lab.experiments.gradient_flow.layer_findings import LOOKS as LAYER_LOOKS
 from lab.experiments.gradient_flow.layer_findings import of_family
-from lab.experiments.gradient_flow.schema import Layer, Result
+from lab.experiments.gradient_flow.schema import Result
 from lab.quantities import number_text
+from lab.records.gradients import Layer
 
 MOST = 5
 _DECADES = 2.0

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from lab.experiments.gradient_flow.clip import SCALE
-from lab.experiments.gradient_flow.schema import Layer, TrainingStep
 from lab.instruments.gradients.activation_watch import Activity
 from lab.instruments.gradients.layer_watch import COTANGENT, LOSS, Into, Watched
 from lab.instruments.gradients.norms import Summary, summary, underflow_share
+from lab.records.gradients import Layer, TrainingStep
 
 
 def first_layer(layer: Watched, seen: Mapping[Any, Activity], inner: bool, scale: float) -> Layer:

@@ -8,10 +8,11 @@ from dataclasses import replace
 from lab.contract import Fault, Report, knobs
 from lab.experiments.gradient_flow.faults import NO_PROGRAM, fault_of, fault_of_error
 from lab.experiments.gradient_flow.prediction import predict, ratio, slope
-from lab.experiments.gradient_flow.schema import NO_STATE, Clipping, Headline, Layer, Params, Prediction, Result
+from lab.experiments.gradient_flow.schema import NO_STATE, Params, Result
 from lab.experiments.gradient_flow.subject import Subject, family_subject, own_subject
 from lab.experiments.gradient_flow.training import Training
 from lab.program import run as program
+from lab.records.gradients import Clipping, Headline, Layer, Prediction
 
 FAULTS = (Exception, SystemExit, KeyboardInterrupt)
 """What a visitor's model may raise and is told; the other BaseExceptions end the run."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from lab.experiments.gradient_flow.schema import Params, Prediction
+from lab.experiments.gradient_flow.schema import Params
 from lab.instruments.gradients.mean_field import propagate
+from lab.records.gradients import Prediction
 from lab.workloads.networks import ACTIVATIONS
 
 SIGMA_W2 = {"default": 1 / 3, "xavier": 1.0, "kaiming": 2.0, "orthogonal": 1.0}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from lab.experiments.gradient_flow.schema import ClipStep, Layer, Result
+from lab.experiments.gradient_flow.schema import Result
+from lab.records.gradients import ClipStep, Layer
 
 
 def _number(value: float | None) -> float:

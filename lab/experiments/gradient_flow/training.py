@@ -14,13 +14,14 @@ import torch
 from lab.contract import Report
 from lab.experiments.gradient_flow.clip import SCALE, Clipper
 from lab.experiments.gradient_flow.layers import first_layer, summaries
-from lab.experiments.gradient_flow.schema import Layer, Params, TrainingStep
+from lab.experiments.gradient_flow.schema import Params
 from lab.experiments.gradient_flow.subject import Subject
 from lab.instruments.gradients.activation_watch import ActivationWatch
-from lab.instruments.gradients.first_nonfinite import FirstNonfinite, ForwardSearch, search_backward
+from lab.instruments.gradients.first_nonfinite import ForwardSearch, search_backward
 from lab.instruments.gradients.layer_watch import COTANGENT, LOSS, LayerWatch, Watched
 from lab.instruments.gradients.norms import dense, norm
 from lab.program.own_model import OwnModelError
+from lab.records.gradients import FirstNonfinite, Layer, TrainingStep
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,

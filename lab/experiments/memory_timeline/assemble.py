@@ -6,25 +6,28 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from lab.experiments.memory_timeline.schema import (
-    Allocator,
-    Change,
-    Curve,
-    Fit,
-    OpDtype,
-    Params,
-    PhasePeak,
-    Prediction,
-    Result,
-    Run,
-    Seconds,
-    Warned,
-)
+from lab.experiments.memory_timeline.schema import Params, Result
 from lab.experiments.memory_timeline.settings import Setting
 from lab.experiments.memory_timeline.subject import SubjectError
 from lab.experiments.memory_timeline.tracking import Tracked
 from lab.instruments.memory.timeline import lives, peak, thinned, timeline, unseen_rows
-from lab.records.memory import CATEGORIES, Lives, Peak, Storages, Timeline
+from lab.records.memory import (
+    CATEGORIES,
+    Allocator,
+    Change,
+    Curve,
+    Fit,
+    Lives,
+    OpDtype,
+    Peak,
+    PhasePeak,
+    Prediction,
+    Run,
+    Seconds,
+    Storages,
+    Timeline,
+    Warned,
+)
 
 _CURVE_POINTS = 400
 
@@ -168,6 +171,7 @@ def run_row(setting: Setting, tracked: Tracked, chosen: bool, predicted: bool, s
     return Run(
         setting.name,
         setting.knobs,
+        setting.square_root,
         chosen,
         predicted,
         None if failed else highest.bytes,

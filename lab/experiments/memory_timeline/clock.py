@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from lab.experiments.memory_timeline.schema import Params, Seconds
+from lab.experiments.memory_timeline.schema import Params
 from lab.experiments.memory_timeline.subject import build
 from lab.program import run as program
+from lab.records.memory import Seconds
 from lab.workloads.training_step import Training
 
 _MOST, _LEAST, _BUDGET_S = 8, 3, 0.25

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 
 from lab.contract import Finding
 from lab.experiments.memory_timeline.faults import metadata_pairs
+from lab.experiments.memory_timeline.readings import run_with
 from lab.experiments.memory_timeline.retention import LOOKS as RETENTION
-from lab.experiments.memory_timeline.schema import Change, Result, Run
+from lab.experiments.memory_timeline.schema import Result
 from lab.experiments.memory_timeline.words import category_text, module_text, phase_text
 from lab.quantities import bytes_text
+from lab.records.memory import Change
 
 MOST = 6
 _SMALL = 0.02
@@ -124,7 +126,11 @@ def _fit(result: Result) -> Iterator[Finding]:
 
 
 def _mixed_precision(result: Result) -> Iterator[Finding]:
-    plain, low = _run(result, "fp32"), _run(result, "bf16 autocast") or _run(result, "fp16 autocast")
+    plain, *lower = (
+        run_with(result, precision=precision, checkpoint="none")
+        for precision in ("fp32", "bf16_autocast", "fp16_autocast")
+    )
+    low = next((run for run in lower if run), None)
     if plain is None or low is None or not plain.peak_bytes or not low.peak_bytes:
         return
     evidence = {
@@ -157,9 +163,9 @@ def _mixed_precision(result: Result) -> Iterator[Finding]:
 
 
 def _checkpointing(result: Result) -> Iterator[Finding]:
-    plain = _run(result, "fp32") or _run(result, "no checkpointing")
-    others = [r for r in result.runs if "checkpoint" in r.knobs and r.knobs["checkpoint"] != "none" and r.peak_bytes]
-    others = [r for r in others if r.knobs.get("precision", "fp32") == "fp32" or (plain and plain.setting != "fp32")]
+    alike = [r for r in result.runs if "checkpoint" in r.knobs and r.knobs.get("precision", "fp32") == "fp32"]
+    plain = next((r for r in alike if r.knobs["checkpoint"] == "none"), None)
+    others = [r for r in alike if r.knobs["checkpoint"] != "none" and r.peak_bytes]
     if plain is None or not plain.peak_bytes or not others:
         return
     best = min(others, key=lambda r: r.peak_bytes or 0)
@@ -191,7 +197,7 @@ def _checkpointing(result: Result) -> Iterator[Finding]:
 
 def _square_root(result: Result) -> Iterator[Finding]:
     lengths = [r for r in result.runs if r.knobs.get("checkpoint") == "every" and "every" in r.knobs and r.peak_bytes]
-    root = next((r for r in lengths if "√n" in r.setting), None)
+    root = next((r for r in lengths if r.square_root), None)
     best = min(lengths, key=lambda r: r.peak_bytes or 0, default=None)
     if root and best and best is not root and (best.peak_bytes or 0) < 0.98 * (root.peak_bytes or 0):
         text = (
@@ -234,10 +240,6 @@ def _unseen(result: Result) -> Iterator[Finding]:
         text = f"{result.timeline.op[row]} takes a workspace inside its kernel. The dispatcher does not see it, and the peak above does not count it."
         evidence = {"unseen at most_bytes": result.unseen_bytes, "peak_bytes": result.peak.bytes}
         yield Finding("fact", "Some memory is seen only by the allocator", text, evidence)
-
-
-def _run(result: Result, setting: str) -> Run | None:
-    return next((run for run in result.runs if run.setting == setting), None)
 
 
 _LOOKS: tuple[Callable[[Result], Iterator[Finding]], ...] = (

@@ -61,6 +61,24 @@ _GROWTH = {
     "the whole graph": "Backward frees what the graph saved, also when the loss is kept.",
 }
 
+_FP32 = {"precision": "fp32", "checkpoint": "none"}
+_AUTOCAST = {"precision": "bf16_autocast", "checkpoint": "none"}
+_KEEPING_ALL = {"checkpoint": "none"}
+_EVERY_BLOCK = {"checkpoint": "every", "every": 1}
+_SEGMENTS = {
+    "no checkpointing": _KEEPING_ALL,
+    "every block": _EVERY_BLOCK,
+    "every 3 blocks (√n)": {"checkpoint": "every", "every": 3},
+    "all blocks in one": {"checkpoint": "all"},
+}
+_WHOLE_BATCH = {"accumulate": 1, "one_backward": False}
+_BACKWARD_FOR_EACH = {"one_backward": False}
+_MICRO_BATCHES = {
+    "the whole batch at once": _WHOLE_BATCH,
+    "4 micro-batches, backward for each": _BACKWARD_FOR_EACH,
+    "4 micro-batches, one backward at the end": {"one_backward": True},
+}
+
 lessons: tuple[Lesson, ...] = (
     Lesson(
         row="C1", title="one training step, taken apart", params=Params(),
@@ -77,21 +95,21 @@ lessons: tuple[Lesson, ...] = (
         row="C2", title="mixed precision that helps",
         params=Params(batch=16, optimizer="sgd", precision="bf16_autocast"),
         question="The peak of a small GPT in fp32, then under bf16 autocast. What happens to it?",
-        choices=_CHANGE, answer=lambda r: against(r, "fp32", "bf16 autocast"), evidence=peak_bytes,
+        choices=_CHANGE, answer=lambda r: against(r, _FP32, _AUTOCAST), evidence=peak_bytes,
         evidence_name="peak in bytes", **C2,
     ),
     Lesson(
         row="C2", title="mixed precision that costs memory",
         params=Params(model="mlp", layers=4, width=256, batch=4, optimizer="sgd", precision="bf16_autocast"),
         question="The same for an MLP with 4 samples. What does autocast do to the peak?",
-        choices=_CHANGE, answer=lambda r: against(r, "fp32", "bf16 autocast"), evidence=peak_bytes,
+        choices=_CHANGE, answer=lambda r: against(r, _FP32, _AUTOCAST), evidence=peak_bytes,
         evidence_name="peak in bytes", **C2,
     ),
     Lesson(
         row="C3", title="checkpoint every block",
         params=Params(layers=4, optimizer="sgd", checkpoint="every"),
         question="Each block keeps its input only and runs again in backward. What happens to the peak?",
-        choices=_CHANGE, answer=lambda r: against(r, "no checkpointing", "every block"), evidence=peak_bytes,
+        choices=_CHANGE, answer=lambda r: against(r, _KEEPING_ALL, _EVERY_BLOCK), evidence=peak_bytes,
         evidence_name="peak in bytes", **C3,
     ),
     Lesson(
@@ -104,13 +122,13 @@ lessons: tuple[Lesson, ...] = (
             "every 3 blocks (√n)": "Three inputs and the inside of one segment: best when all layers keep alike.",
             "all blocks in one": "The one segment is the whole network, and is recomputed whole.",
         },
-        answer=lowest, evidence=peak_bytes, evidence_name="peak in bytes", **C3,
+        answer=lambda r: lowest(r, _SEGMENTS), evidence=peak_bytes, evidence_name="peak in bytes", **C3,
     ),
     Lesson(
         row="C3", title="checkpointing that does not help",
         params=Params(model="mlp", layers=4, width=256, batch=8, optimizer="adam", checkpoint="every"),
         question="An MLP with 8 samples and Adam. What does checkpointing do to the peak?",
-        choices=_CHANGE, answer=lambda r: against(r, "no checkpointing", "every block"), evidence=peak_bytes,
+        choices=_CHANGE, answer=lambda r: against(r, _KEEPING_ALL, _EVERY_BLOCK), evidence=peak_bytes,
         evidence_name="peak in bytes", **C3,
     ),
     Lesson(
@@ -128,7 +146,7 @@ lessons: tuple[Lesson, ...] = (
         params=Params(model="mlp", layers=4, width=256, batch=64, optimizer="sgd", accumulate=4),
         question="The batch is cut into four micro-batches, with a backward for each. What happens to the peak?",
         choices=_CHANGE,
-        answer=lambda r: against(r, "the whole batch at once", "4 micro-batches, backward for each"),
+        answer=lambda r: against(r, _WHOLE_BATCH, _BACKWARD_FOR_EACH),
         evidence=peak_bytes, evidence_name="peak in bytes", **C4,
     ),
     Lesson(
@@ -140,7 +158,7 @@ lessons: tuple[Lesson, ...] = (
             "4 micro-batches, backward for each": "Each graph is freed before the next is built.",
             "4 micro-batches, one backward at the end": "All four graphs are alive when backward begins.",
         },
-        answer=lowest, evidence=peak_bytes, evidence_name="peak in bytes", **C4,
+        answer=lambda r: lowest(r, _MICRO_BATCHES), evidence=peak_bytes, evidence_name="peak in bytes", **C4,
     ),
     Lesson(
         row="C4", title="gradients cleared too late",

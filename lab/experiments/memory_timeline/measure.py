@@ -18,7 +18,7 @@ import torch
 from lab.contract import Report
 from lab.experiments.memory_timeline import assemble
 from lab.experiments.memory_timeline.clock import step_seconds
-from lab.experiments.memory_timeline.schema import Allocator, Change, Params, Prediction, Result, Run, Seconds
+from lab.experiments.memory_timeline.schema import Params, Result
 from lab.experiments.memory_timeline.settings import changes, compared
 from lab.experiments.memory_timeline.subject import SubjectError
 from lab.experiments.memory_timeline.tracking import (
@@ -30,6 +30,7 @@ from lab.experiments.memory_timeline.tracking import (
 )
 from lab.instruments.memory import allocator as memory_allocator
 from lab.instruments.memory.self_check import require_working
+from lab.records.memory import Allocator, Change, Prediction, Run, Seconds
 
 REAL_BYTES = {"cpu": 2 << 30}
 """A real run may have this peak; the rest is predicted. On a GPU what is free on it."""

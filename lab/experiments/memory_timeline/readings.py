@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from lab.experiments.memory_timeline.schema import Result, Run
+from collections.abc import Mapping
+from typing import Any
+
+from lab.experiments.memory_timeline.schema import Result
 from lab.experiments.memory_timeline.words import category_text, phase_text
+from lab.records.memory import Run
+
+Knobs = Mapping[str, Any]
 
 
 def peak_bytes(result: Result) -> float:
@@ -33,9 +39,9 @@ def peak_phase(result: Result) -> str:
     return phase_text(result.peak.phase)
 
 
-def against(result: Result, before: str, after: str) -> str:
+def against(result: Result, before: Knobs, after: Knobs) -> str:
     """How the peak changes from one setting to the other: falls to less than two thirds, falls, stays, rises."""
-    old, new = setting(result, before).peak_bytes, setting(result, after).peak_bytes
+    old, new = (run.peak_bytes if (run := run_with(result, **knobs)) else None for knobs in (before, after))
     assert old
     assert new is not None
     if new < 2 * old / 3:
@@ -45,12 +51,13 @@ def against(result: Result, before: str, after: str) -> str:
     return "it stays" if new <= old else "it rises"
 
 
-def lowest(result: Result) -> str:
-    """Name of the setting with the lowest peak."""
+def lowest(result: Result, answers: Mapping[str, Knobs]) -> str:
+    """Which of the ``answers``, each with the knobs of its setting, has the lowest peak."""
     ran = [run for run in result.runs if run.peak_bytes is not None]
-    return min(ran, key=lambda run: run.peak_bytes or 0).setting
+    best = min(ran, key=lambda run: run.peak_bytes or 0)
+    return next(answer for answer, knobs in answers.items() if best.knobs == knobs)
 
 
-def setting(result: Result, name: str) -> Run:
-    """One setting of the comparison."""
-    return next(run for run in result.runs if run.setting == name)
+def run_with(result: Result, **knobs: Any) -> Run | None:
+    """The first setting of the comparison that was made with these values."""
+    return next((run for run in result.runs if knobs.items() <= run.knobs.items()), None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from lab.contract import Finding
-from lab.experiments.memory_timeline.schema import Result, Run
+from lab.experiments.memory_timeline.readings import run_with
+from lab.experiments.memory_timeline.schema import Result
 from lab.experiments.memory_timeline.words import module_text
 from lab.quantities import bytes_text
 from lab.records.memory import SavedTensor
@@ -22,8 +23,7 @@ def _growth(result: Result) -> Iterator[Finding]:
     if growth <= 0:
         return
     evidence = {"after the last step but one_bytes": ends[-2], "after the last step_bytes": ends[-1]}
-    clean = next((r for r in result.runs if r.knobs.get("leak") == "item"), None)
-    if clean:
+    if clean := run_with(result, leak="item"):
         evidence["growth with .item()_bytes"] = clean.growth_bytes
     if growth > _GRAPH:
         text = (
@@ -62,8 +62,7 @@ def _retained(result: Result) -> Iterator[Finding]:
 
 
 def _forgot(result: Result) -> Iterator[Finding]:
-    forgot = next((r for r in result.runs if r.knobs == {"mode": "forgot"}), None)
-    clean = next((r for r in result.runs if r.knobs == {"mode": "no_grad"}), None)
+    forgot, clean = run_with(result, mode="forgot"), run_with(result, mode="no_grad")
     if forgot and clean and forgot.peak_bytes and clean.peak_bytes and forgot.peak_bytes > clean.peak_bytes:
         text = (
             "Without no_grad the forward saves everything for a backward that never comes. The loss of the step before "
@@ -77,9 +76,8 @@ def _forgot(result: Result) -> Iterator[Finding]:
 
 
 def _accumulation(result: Result) -> Iterator[Finding]:
-    whole = next((r for r in result.runs if r.knobs.get("accumulate") == 1), None)
-    each = next((r for r in result.runs if "backward for each" in r.setting), None)
-    joined = next((r for r in result.runs if r.knobs.get("one_backward")), None)
+    whole, joined = run_with(result, accumulate=1), run_with(result, one_backward=True)
+    each = next((r for r in result.runs if r.knobs == {"one_backward": False}), None)
     if not (whole and each and joined and whole.peak_bytes and each.peak_bytes and joined.peak_bytes):
         return
     evidence = {
@@ -96,16 +94,12 @@ def _accumulation(result: Result) -> Iterator[Finding]:
     else:
         text = "A backward for each micro-batch frees its graph before the next one is built."
         yield Finding("fact", "Accumulation lowers the peak, if each micro-batch has its backward", text, evidence)
-    if _chosen(joined):
+    if joined.chosen:
         yield Finding(
             "warning", "All graphs are alive at once",
             "The losses were added and backward was called once, so every micro-batch keeps its graph until the end.",
             evidence, None, "Call backward for each micro-batch; the gradients are the same.", {"one_backward": False},
         )  # fmt: skip
-
-
-def _chosen(run: Run) -> bool:
-    return run.chosen
 
 
 def _gradients_in_forward(result: Result) -> Iterator[Finding]:

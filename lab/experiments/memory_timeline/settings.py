@@ -13,10 +13,12 @@ from lab.experiments.memory_timeline.schema import Params
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """A name and the knob values that make it."""
+    """A caption, and the knob values that make it and by which it is found again."""
 
     name: str
     knobs: dict[str, Any]
+    square_root: bool = False
+    """Its segments have √n of the n blocks."""
 
     def of(self, params: Params) -> Params:
         return replace(params, **self.knobs)
@@ -68,7 +70,7 @@ def _segments(params: Params) -> Iterator[Setting]:
     lengths = sorted({1, root, params.every if params.checkpoint == "every" else 1})
     for every in lengths:
         name = "every block" if every == 1 else f"every {every} blocks" + (" (√n)" if every == root else "")
-        yield Setting(name, {"checkpoint": "every", "every": every})
+        yield Setting(name, {"checkpoint": "every", "every": every}, square_root=every == root)
     yield Setting("all blocks in one", {"checkpoint": "all"})
 
 

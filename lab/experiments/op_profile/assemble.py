@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lab.experiments.op_profile.device_work import busy_s, kernels
-from lab.experiments.op_profile.schema import CallTree, Iteration, Overhead, Params, Result, Trap
+from lab.experiments.op_profile.schema import Params, Result
 from lab.experiments.op_profile.steps import Measured, root_row, step_rows
 from lab.experiments.op_profile.timeline import timeline
 from lab.experiments.op_profile.verdict import verdict
 from lab.instruments.profiling.places import NOWHERE, Place, same_operations
 from lab.instruments.profiling.step_clock import spread
 from lab.instruments.profiling.tables import Calls, group, merge_calls
+from lab.records.profiling import CallTree, Iteration, Overhead, Trap
 
 
 def result_of(params: Params, measured: Measured, notes: Sequence[str], trap: Trap | None) -> Result:

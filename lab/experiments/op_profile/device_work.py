@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lab.experiments.op_profile.schema import Kernels
 from lab.instruments.profiling.events import DEVICE
 from lab.instruments.profiling.tree import Tree
+from lab.records.profiling import Kernels
 
 
 def kernels(trees: Iterable[Tree]) -> Kernels:

@@ -21,7 +21,7 @@ from torch.profiler import record_function
 
 from lab.contract import Fault, Report
 from lab.experiments.op_profile.assemble import result_of
-from lab.experiments.op_profile.schema import Iteration, Params, Result
+from lab.experiments.op_profile.schema import Params, Result
 from lab.experiments.op_profile.steps import ROOT, Measured, clocked_step, profiled_step
 from lab.experiments.op_profile.subject import FILES, Subject, compile_fault, fault_of_error, is_missing_kernel, subject
 from lab.experiments.op_profile.traps import spring
@@ -31,6 +31,7 @@ from lab.instruments.profiling.session import OpSession, unavailable
 from lab.instruments.profiling.step_clock import PartClock, timed, unmarked
 from lab.instruments.profiling.tree import build_tree
 from lab.program import run as program
+from lab.records.profiling import Iteration
 from lab.workloads.profiled_step import Step
 
 EVENTS = 100_000

@@ -22,7 +22,7 @@ def first_ratio(result: Result) -> float:
 def fastest_s(result: Result, part: str) -> float:
     """Least time of a part over the profiled steps: what else the machine does only makes it longer. NaN when never measured.
 
-    ``part`` is a field of ``Step``.
+    ``part`` is a field of ``StepParts``.
     """
     steps = [i.parts for i in result.iterations if i.kind == "profiled" and i.parts]
     found = [seconds for step in steps if (seconds := getattr(step, part)) is not None]

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lab.contract import Fault
-from lab.experiments.op_profile.schema import Iteration, Step
-from lab.instruments.profiling.ceilings import Ceilings
 from lab.instruments.profiling.places import CallMarks
 from lab.instruments.profiling.tree import Tree
+from lab.records.profiling import Ceilings, Iteration, StepParts
 from lab.workloads.profiled_step import PARTS
 
 ROOT = "step"
@@ -30,12 +29,12 @@ class Measured:
     fault: Fault | None = None
 
 
-def clocked_step(seconds: Mapping[str, float], total_s: float) -> Step:
+def clocked_step(seconds: Mapping[str, float], total_s: float) -> StepParts:
     """From the plain clock."""
     return _step({part: seconds.get(part) for part in PARTS}, total_s)
 
 
-def profiled_step(tree: Tree) -> Step:
+def profiled_step(tree: Tree) -> StepParts:
     """From the ranges of the profile, in whole nanoseconds until the end."""
     root, events = root_row(tree), tree.events
     spent: dict[str, int] = {}
@@ -70,9 +69,9 @@ def step_rows(tree: Tree) -> list[int]:
     return [row for row, counts in enumerate(inside) if counts and tree.stands_for[row] == row]
 
 
-def _step(parts: Mapping[str, float | None], total_s: float) -> Step:
+def _step(parts: Mapping[str, float | None], total_s: float) -> StepParts:
     rest_s = total_s - sum(value for value in parts.values() if value is not None)
-    return Step(
+    return StepParts(
         data_loading_s=parts["data_loading"],
         copy_to_device_s=parts["copy_to_device"],
         forward_s=parts["forward"] or 0.0,

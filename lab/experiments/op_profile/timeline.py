@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lab.experiments.op_profile.schema import Timeline
 from lab.experiments.op_profile.steps import root_row, step_rows
 from lab.instruments.profiling.events import DEVICE, Kind
 from lab.instruments.profiling.tree import Tree
+from lab.records.profiling import Timeline
 
 MOST = 20_000
 """Boxes that a browser pans smoothly."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from lab.experiments.op_profile.schema import Reading, Trap
 from lab.experiments.op_profile.trap_programs import HEAD, PROGRAMS
 from lab.instruments.profiling.session import only_session
+from lab.records.profiling import Reading, Trap
 
 _UNITS = {"_s": "s", "_bytes": "bytes", "_ratio": "ratio"}
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from lab.experiments.op_profile.device_work import busy_s
-from lab.experiments.op_profile.schema import Params, Step, Verdict
+from lab.experiments.op_profile.schema import Params
 from lab.experiments.op_profile.steps import step_rows
 from lab.instruments.profiling.tree import Tree
+from lab.records.profiling import StepParts, Verdict
 
 SHORT_CALL_S = 10e-6
 """A call with less self time than this is mostly dispatch: the same call on one element takes some microseconds."""
@@ -21,7 +22,7 @@ _NAMES = {
 }
 
 
-def verdict(params: Params, step: Step, tree: Tree) -> Verdict:
+def verdict(params: Params, step: StepParts, tree: Tree) -> Verdict:
     """``tree`` is the profile of ``step``."""
     shares = shares_of(step, tree, on_device=params.device != "cpu")
     bound: Any = max(shares, key=lambda name: shares[name])
@@ -29,7 +30,7 @@ def verdict(params: Params, step: Step, tree: Tree) -> Verdict:
     return Verdict(bound, f"{shares[bound]:.0%} of the step is {_NAMES[bound]}.", shares, change, label, reason)
 
 
-def shares_of(step: Step, tree: Tree, *, on_device: bool) -> dict[str, float]:
+def shares_of(step: StepParts, tree: Tree, *, on_device: bool) -> dict[str, float]:
     """Shares of the step; they add up to 1. What is neither input, nor copies, nor work is the host's."""
     loading, copy = (step.data_loading_s or 0.0) / step.total_s, (step.copy_to_device_s or 0.0) / step.total_s
     working = busy_s([tree]) if on_device else work_s(tree)
@@ -48,7 +49,7 @@ def work_s(tree: Tree) -> float:
     return total_ns / 1e9
 
 
-def _next_steps(bound: str, params: Params, step: Step) -> Iterator[tuple[dict[str, Any], str, str]]:
+def _next_steps(bound: str, params: Params, step: StepParts) -> Iterator[tuple[dict[str, Any], str, str]]:
     """What to change, what the button says, why; the first is taken."""
     ours = params.model != "own"
     if bound == "input" and ours:

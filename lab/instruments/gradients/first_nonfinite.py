@@ -11,14 +11,14 @@ NOTE How it is found.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch.autograd.graph import Node
 from torch.overrides import TorchFunctionMode
 
 from lab.instruments.gradients.layer_watch import floating_tensors
+from lab.records.gradients import FirstNonfinite
 
 _CONSTANTS = {
     "masked_fill",
@@ -32,18 +32,6 @@ _CONSTANTS = {
     "triu",
     "tril",
 }
-
-
-@dataclass(frozen=True)
-class FirstNonfinite:
-    """Where it happened."""
-
-    layer: str
-    operation: str
-    """In the terms of the field: linear, exp, backward of sqrt, optimizer step."""
-    pass_name: Literal["forward", "backward", "update"]
-    value: str
-    """NaN, infinity or −infinity."""
 
 
 class ForwardSearch(TorchFunctionMode):

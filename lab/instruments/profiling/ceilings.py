@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
 from lab.instruments.profiling.step_clock import timed
+from lab.records.profiling import Ceilings
 
 _MATMUL = {"cpu": 768, "cuda": 8192}
 """Side of the matrices: large enough that the traffic does not count."""
 _COPY_BYTES = {"cpu": 1 << 26, "cuda": 1 << 30}
 """Larger than the caches."""
 _TRIES = 3
-
-
-@dataclass(frozen=True)
-class Ceilings:
-    """Best of a few tries on this device."""
-
-    flops_per_s: float
-    bytes_per_s: float
-    """Read and written together."""
-    dtype: str
-    threads: int | None
-    """Of the CPU; None on a device."""
-    matmul_side: int
-    copy_bytes: int
 
 
 def measure_ceilings(device: str, dtype: torch.dtype) -> Ceilings:

@@ -10,8 +10,9 @@ from torch.profiler import record_function
 
 from lab.instruments.profiling.places import NOWHERE
 from lab.instruments.profiling.session import OpSession
-from lab.instruments.profiling.tables import Operators, group, merge_calls
+from lab.instruments.profiling.tables import group, merge_calls
 from lab.instruments.profiling.tree import Tree, build_tree
+from lab.records.profiling import Operators
 
 
 def _profiled(call: Callable[[], object]) -> tuple[OpSession, Tree]:

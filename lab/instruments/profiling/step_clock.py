@@ -5,19 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 from lab.instruments.profiling.session import synchronize
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Seconds of repeated measurements."""
-
-    median: float
-    min: float
-    max: float
+from lab.records.profiling import Spread
 
 
 def spread(samples: Sequence[float]) -> Spread:

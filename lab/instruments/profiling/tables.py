@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lab.instruments.profiling.cost import flops, moved_bytes
 from lab.instruments.profiling.tree import Tree
+from lab.records.profiling import Operators
 
 GROUPS = ("name", "shape", "module", "stack")
 
@@ -51,32 +52,6 @@ class Calls:
     bytes: list[int]
     """Allocated minus freed by the operation itself."""
     moved_bytes: list[int | None]
-
-
-@dataclass(frozen=True)
-class Operators:
-    """The flat table, largest self time first."""
-
-    name: tuple[str, ...]
-    calls: tuple[int, ...]
-    self_s: tuple[float, ...]
-    """Time in the operation itself, without what it called."""
-    total_s: tuple[float, ...]
-    """With what it called: the same second is in the total of every caller."""
-    device_self_s: tuple[float | None, ...]
-    """Time of the kernels that it launched itself. None without a device."""
-    flops: tuple[int | None, ...]
-    """None where they are not counted."""
-    bytes: tuple[int, ...]
-    """Allocated minus freed by the operation itself; negative when it freed more."""
-    moved_bytes: tuple[int | None, ...]
-    """Least traffic: every input read once, every output written once."""
-    shapes: tuple[str | None, ...]
-    """Of the inputs; None when the row joins several."""
-    module: tuple[str | None, ...]
-    """None outside modules, or when the row joins several."""
-    line: tuple[int | None, ...]
-    stack: tuple[str | None, ...]
 
 
 def merge_calls(profiles: Iterable[tuple[Tree, Sequence[int], Sequence[Place]]]) -> Calls:

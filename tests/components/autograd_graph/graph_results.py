@@ -1,7 +1,8 @@
-"""Results in wire form for the tests of the graph picture: real runs of small programs, and large graphs made by hand."""
+"""Results for the tests of the graph picture: real runs of small programs, and large graphs made by hand."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -9,7 +10,8 @@ import torch
 
 from lab.contract import silent
 from lab.experiments import autograd_graph
-from lab.wire import encode
+from lab.records.graph import Edge, GraphResult, Node, Pass, Saved
+from lab.wire import decode, encode
 
 PROGRAMS = {
     "used twice": """x = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -67,50 +69,109 @@ loss.backward()
 
 
 @cache
-def measured(name: str) -> dict[str, Any]:
-    """What autograd recorded of a program, in wire form."""
+def measured(name: str) -> GraphResult:
+    """What autograd recorded of a program, as it comes from a worker."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in a worker: several threads on a busy machine take longer than the program may
     try:
-        return encode(autograd_graph.run(autograd_graph.Params(code=PROGRAMS[name]), silent))
+        return decode(GraphResult, encode(autograd_graph.run(autograd_graph.Params(code=PROGRAMS[name]), silent)))
     finally:
         torch.set_num_threads(threads)
 
 
-def node(number: int, label: str, **known: Any) -> dict[str, Any]:
+def node(number: int, label: str, **known: Any) -> Node:
     """A node made by hand."""
-    blank: dict[str, Any] = {"name": f"{label.title()}Backward0", "kind": "function", "variables": [], "shape": [2]}
-    blank |= {
-        "dtype": "float32",
-        "device": "cpu",
-        "line": None,
-        "module": None,
-        "value": None,
-        "grad": None,
-        "saved": [],
-    }
-    return {"id": number, "label": label} | blank | known
+    blank = Node(
+        id=number,
+        name=f"{label.title()}Backward0",
+        kind="function",
+        label=label,
+        variables=(),
+        shape=(2,),
+        dtype="float32",
+        device="cpu",
+        line=None,
+        module=None,
+        value=None,
+        grad=None,
+        saved=(),
+    )
+    return replace(blank, **known)
 
 
-def saved(slot: str, **known: Any) -> dict[str, Any]:
+def saved(slot: str, **known: Any) -> Saved:
     """A saved tensor made by hand."""
-    blank: dict[str, Any] = {"shape": [2], "dtype": "float32", "bytes": 8, "storage_bytes": 8, "storage": 0}
-    blank |= {"saved_version": 0, "current_version": 0, "leaf": None, "variable": None, "view_of": None, "freed": False}
-    return {"slot": slot, "recomputed": False, "changed_line": None, "changed_by": ""} | blank | known
+    blank = Saved(
+        slot=slot,
+        shape=(2,),
+        dtype="float32",
+        bytes=8,
+        storage_bytes=8,
+        storage=0,
+        saved_version=0,
+        current_version=0,
+        leaf=None,
+        variable=None,
+        view_of=None,
+        freed=False,
+        recomputed=False,
+        changed_line=None,
+        changed_by="",
+    )
+    return replace(blank, **known)
 
 
-def edge(source: int, target: int, slot: int = 0, index: int = 0) -> dict[str, Any]:
-    return {"source": source, "target": target, "index": index, "slot": slot}
+def edge(source: int, target: int, slot: int = 0, index: int = 0) -> Edge:
+    return Edge(source, target, index, slot)
 
 
-def result(nodes: list[dict[str, Any]], edges: list[dict[str, Any]], **known: Any) -> dict[str, Any]:
+def result(nodes: list[Node], edges: list[Edge], **known: Any) -> GraphResult:
     """A result made by hand, without a backward pass."""
-    blank: dict[str, Any] = {"root": "loss", "root_node": nodes[-1]["id"] if nodes else None, "no_graph": ""}
-    blank |= {"leaves": [], "backward": [], "passes": [], "passes_cut": 0, "kept_bytes": 0, "kept_bytes_after": 0}
-    return {"nodes": nodes, "edges": edges, "fault": None} | blank | known
+    blank = GraphResult(
+        root="loss",
+        root_node=nodes[-1].id if nodes else None,
+        no_graph="",
+        nodes=tuple(nodes),
+        edges=tuple(edges),
+        leaves=(),
+        backward=(),
+        passes=(),
+        passes_cut=0,
+        kept_bytes=0,
+        kept_bytes_after=0,
+        printed="",
+        echo="",
+        warned=(),
+        variables={},
+        tensors=(),
+        cuts=(),
+        device="cpu",
+        seconds=0.0,
+        fault=None,
+    )
+    return replace(blank, **known)
 
 
-def chain(operations: int) -> dict[str, Any]:
+def a_pass(**known: Any) -> Pass:
+    """A backward pass made by hand, over the graph of the result."""
+    blank = Pass(
+        call="loss.backward",
+        by="program",
+        line=7,
+        root=None,
+        retain_graph=False,
+        create_graph=False,
+        kept_bytes=0,
+        kept_bytes_after=0,
+        nodes=(),
+        edges=(),
+        steps_cut=0,
+        error="",
+    )
+    return replace(blank, **known)
+
+
+def chain(operations: int) -> GraphResult:
     """x, then mul by w and add in turn, then sum: a loop of two operations a round."""
     nodes = [node(0, "x", kind="leaf", line=1), node(1, "w", kind="leaf", line=2)]
     edges = []

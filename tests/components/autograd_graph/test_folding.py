@@ -3,21 +3,22 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 
 from components.autograd_graph.graph_view.boxes import VISIBLE_LIMIT, Box, Visible, open_at_first, visible
 from components.autograd_graph.graph_view.folding import CHILDREN_LIMIT, fold
+from lab.records.graph import Edge
 from tests.components.autograd_graph.graph_results import chain, edge, measured, node
 
 
-def has_cycle(shown: Visible, edges: list[dict[str, Any]]) -> bool:
+def has_cycle(shown: Visible, edges: Sequence[Edge]) -> bool:
     """Whether the drawn graph, boxes taken as one, has a cycle: Kahn's algorithm on the items."""
     below: dict[Any, set[Any]] = {item: set() for item in shown.items}
     for e in edges:
-        source, target = shown.item_of[e["source"]], shown.item_of[e["target"]]
+        source, target = shown.item_of[e.source], shown.item_of[e.target]
         if source is not target:
             below[source].add(target)
     waiting = dict.fromkeys(below, 0)
@@ -44,15 +45,15 @@ def random_openings(root: Box) -> Iterable[set[str]]:
 @pytest.mark.parametrize("name", ["transformer", "recurrent", "chain"])
 def test_whatever_is_open_every_node_is_drawn_once_and_data_flows_one_way(name: str) -> None:
     whole = chain(3000) if name == "chain" else measured(name)
-    root = fold(whole["nodes"], whole["edges"])
+    root = fold(whole.nodes, whole.edges)
     assert all(len(b.children) <= CHILDREN_LIMIT for b in root.boxes())
     for opened in random_openings(root):
         shown = visible(root, opened)
         drawn = [n for item in shown.items for n in (item.members() if isinstance(item, Box) else [item])]
-        assert sorted(drawn) == sorted(n["id"] for n in whole["nodes"])
+        assert sorted(drawn) == sorted(n.id for n in whole.nodes)
         assert set(shown.item_of) == set(drawn)
         assert len(shown.items) <= VISIBLE_LIMIT
-        assert not has_cycle(shown, whole["edges"])
+        assert not has_cycle(shown, whole.edges)
 
 
 def test_the_cycle_check_sees_a_box_with_a_hole() -> None:
@@ -63,14 +64,14 @@ def test_the_cycle_check_sees_a_box_with_a_hole() -> None:
 
 def test_small_graphs_are_not_folded() -> None:
     whole = measured("used twice")
-    root = fold(whole["nodes"], whole["edges"])
+    root = fold(whole.nodes, whole.edges)
     assert [*root.boxes()] == [root]
-    assert set(visible(root, ()).items) == {n["id"] for n in whole["nodes"]}
+    assert set(visible(root, ()).items) == {n.id for n in whole.nodes}
 
 
 def test_twelve_blocks_are_twelve_boxes_at_first() -> None:
     whole = measured("transformer")
-    root = fold(whole["nodes"], whole["edges"])
+    root = fold(whole.nodes, whole.edges)
     shown = visible(root, open_at_first(root))
     boxes = [item for item in shown.items if isinstance(item, Box)]
     blocks = [box for box in boxes if box.label == "TransformerEncoderLayer"]
@@ -78,14 +79,14 @@ def test_twelve_blocks_are_twelve_boxes_at_first() -> None:
     assert len({sum(1 for _ in box.members()) for box in blocks}) == 1
     assert len(shown.items) <= 60
     inside = {n for box in blocks for n in box.members()}
-    weights = {n["id"] for n in whole["nodes"] if n["kind"] == "leaf" and ".layers." in n["label"]}
+    weights = {n.id for n in whole.nodes if n.kind == "leaf" and ".layers." in n.label}
     assert weights <= inside
 
 
 def test_a_loop_is_one_box_with_its_rounds_inside() -> None:
     whole = chain(20_000)
     began = time.process_time()
-    root = fold(whole["nodes"], whole["edges"])
+    root = fold(whole.nodes, whole.edges)
     shown = visible(root, open_at_first(root))
     assert time.process_time() - began < 1.0
     titles = [item.title if isinstance(item, Box) else item for item in shown.items]

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import copy
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,10 +10,11 @@ from streamlit.testing.v1 import AppTest
 from components.autograd_graph.graph_view.cards import TITLE_PX, WIDEST, node_card, storage_bytes
 from components.autograd_graph.graph_view.notation import text_width
 from components.autograd_graph.graph_view.scene import default_pass, description, figure_id, folder, scene
+from lab.records.graph import GraphResult
 from tests.components.autograd_graph.graph_results import PROGRAMS, chain, edge, measured, node, result, saved
 
 
-def drawn(whole: dict[str, Any], number: int | None = None, opened: set[str] | None = None) -> dict[str, Any]:
+def drawn(whole: GraphResult, number: int | None = None, opened: set[str] | None = None) -> dict[str, Any]:
     number = default_pass(whole) if number is None else number
     return scene(whole, number, folder(whole)(number), opened)
 
@@ -64,7 +65,7 @@ def test_placeholders_and_long_lists_of_saved_tensors() -> None:
 def test_shared_storage_counts_once() -> None:
     one, view, other = saved("a", storage=4), saved("b", storage=4, bytes=4), saved("c", storage=5, storage_bytes=100)
     assert storage_bytes([one, view, other]) == 108
-    assert storage_bytes([one, one | {"storage": 6}]) == 16
+    assert storage_bytes([one, replace(one, storage=6)]) == 16
 
 
 def test_hostile_names_stay_text_and_fit() -> None:
@@ -95,12 +96,11 @@ def test_the_pass_that_is_chosen_decides_the_graph() -> None:
 
 
 def test_a_result_keeps_its_figure_when_only_values_change() -> None:
-    whole = copy.deepcopy(measured("used twice"))
+    whole = measured("used twice")
     before = figure_id(whole)
-    whole["nodes"][0]["value"] = 7.0
-    assert figure_id(whole) == before
-    whole["edges"].pop()
-    assert figure_id(whole) != before
+    first, *others = whole.nodes
+    assert figure_id(replace(whole, nodes=(replace(first, value=7.0), *others))) == before
+    assert figure_id(replace(whole, edges=whole.edges[:-1])) != before
 
 
 def test_open_boxes_are_framed_and_show_what_is_inside() -> None:

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import copy
 import itertools
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,21 +12,22 @@ from components.autograd_graph.graph_view.folding import fold
 from components.autograd_graph.graph_view.notation import short_gradient
 from components.autograd_graph.graph_view.scene import default_pass, folder, pass_graph, scene
 from components.autograd_graph.graph_view.steps import STEPS_LIMIT, added, passage
-from tests.components.autograd_graph.graph_results import chain, measured
+from lab.records.graph import GraphResult, Step
+from tests.components.autograd_graph.graph_results import a_pass, chain, measured
 
 
-def drawn(whole: dict[str, Any], number: int | None = None, opened: set[str] | None = None) -> dict[str, Any]:
+def drawn(whole: GraphResult, number: int | None = None, opened: set[str] | None = None) -> dict[str, Any]:
     number = default_pass(whole) if number is None else number
     return scene(whole, number, folder(whole)(number), opened)
 
 
-def sum_faults(whole: dict[str, Any], number: int) -> list[str]:
+def sum_faults(whole: GraphResult, number: int) -> list[str]:
     """Nodes whose gradient, added up from what their users handed over, is not what the engine then brought to them."""
     nodes, edges = pass_graph(whole, number)
     shown = visible(fold(nodes, edges), ())
-    steps = whole["backward"][number]
-    ids = {(e["source"], e["target"], e["slot"]): k for k, e in enumerate(edges)}
-    run = passage(steps, edges, shown.item_of, {n["id"]: n for n in nodes}, ids)
+    steps = whole.backward[number]
+    ids = {(e.source, e.target, e.slot): k for k, e in enumerate(edges)}
+    run = passage(steps, edges, shown.item_of, {n.id: n for n in nodes}, ids)
     forming, found = {}, []
     for raw, step in zip(steps, run.steps, strict=True):
         if step["item"] in forming and forming[step["item"]] != _incoming(raw):
@@ -35,8 +36,8 @@ def sum_faults(whole: dict[str, Any], number: int) -> list[str]:
     return found
 
 
-def _incoming(step: dict[str, Any]) -> str:
-    return short_gradient(step["incoming"])
+def _incoming(step: Step) -> str:
+    return short_gradient(step.incoming)
 
 
 @pytest.mark.parametrize(
@@ -47,10 +48,10 @@ def test_the_parts_that_are_shown_add_up_to_what_arrives(name: str, number: int)
 
 
 def test_the_sum_check_sees_a_lost_part() -> None:
-    whole = copy.deepcopy(measured("used twice"))
-    step = next(s for s in whole["backward"][0] if len(s["given"]) == 2)
-    step["given"][1] = [5.0, 5.0]
-    assert sum_faults(whole, 0)
+    whole = measured("used twice")
+    planted = [replace(s, given=(s.given[0], [5.0, 5.0])) if len(s.given) == 2 else s for s in whole.backward[0]]
+    assert planted != list(whole.backward[0])
+    assert sum_faults(replace(whole, backward=(tuple(planted),)), 0)
 
 
 def test_sums_form_in_the_order_of_the_engine() -> None:
@@ -97,7 +98,7 @@ def test_saved_tensors_are_freed_when_their_node_runs_and_stay_with_retain_graph
 
 def test_nodes_inside_a_box_are_one_step() -> None:
     whole = measured("transformer")
-    root = fold(whole["nodes"], whole["edges"])
+    root = fold(whole.nodes, whole.edges)
     picture = drawn(whole)
     shown = visible(root, open_at_first(root))
     ran = [s["item"] for s in picture["steps"]]
@@ -110,22 +111,13 @@ def test_nodes_inside_a_box_are_one_step() -> None:
 
 def test_a_long_pass_is_cut_and_says_so() -> None:
     whole = chain(4000)
-    ids = [n["id"] for n in whole["nodes"][::-1]]
-    steps = [
-        {"node": i, "incoming": 1.0, "given": [1.0] if i > 2 else [], "parents": [i - 1] if i > 2 else []} for i in ids
-    ]
-    whole["backward"] = [[s | {"before": None, "after": None} for s in steps]]
-    whole["passes"] = [_a_pass(steps_cut=7)]
+    ids = [n.id for n in whole.nodes[::-1]]
+    steps = tuple(Step(i, 1.0, given=(1.0,) if i > 2 else (), parents=(i - 1,) if i > 2 else ()) for i in ids)
+    whole = replace(whole, backward=(steps,), passes=(a_pass(steps_cut=7),))
     item_of: dict[int, int | Box] = {i: i for i in ids}
-    run = passage(whole["backward"][0], whole["edges"], item_of, {n["id"]: n for n in whole["nodes"]}, {})
+    run = passage(steps, whole.edges, item_of, {n.id: n for n in whole.nodes}, {})
     assert len(run.steps) == run.walked == STEPS_LIMIT
     assert any("of 4,010 backward steps" in c for c in drawn(whole)["caveats"])
-
-
-def _a_pass(**known: Any) -> dict[str, Any]:
-    blank: dict[str, Any] = {"call": "loss.backward", "by": "program", "line": 7, "root": None, "retain_graph": False}
-    blank |= {"create_graph": False, "kept_bytes": 0, "kept_bytes_after": 0, "nodes": [], "edges": [], "error": ""}
-    return blank | known
 
 
 def test_adding_wire_values() -> None:

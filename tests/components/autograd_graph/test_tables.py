@@ -2,57 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 from components.autograd_graph.tables import leaves_table, saved_table, steps_table, tensors_table
 from components.kit.tables import CELL_CHARACTERS, plain_text
+from lab.records.graph import Leaf, Named, Step
+from tests.components.autograd_graph.graph_results import a_pass, node, result, saved
 
-SAVED = {
-    "slot": "self",
-    "shape": None,
-    "dtype": None,
-    "bytes": None,
-    "storage_bytes": None,
-    "storage": None,
-    "saved_version": 0,
-    "current_version": 1,
-    "leaf": None,
-    "freed": False,
-}
-RESULT: dict[str, Any] = {
-    "nodes": [
-        {"id": 0, "name": "AccumulateGrad", "line": 1, "saved": []},
-        {
-            "id": 1,
-            "name": "MulBackward0",
-            "line": None,
-            "saved": [SAVED, SAVED | {"shape": [2], "bytes": 2048, "storage_bytes": 2048, "leaf": "x"}],
-        },
+PLACEHOLDER = saved("self", shape=None, dtype=None, bytes=None, storage_bytes=None, storage=None, current_version=1)
+RESULT = result(
+    [
+        node(0, "x", name="AccumulateGrad", line=1),
+        node(
+            1,
+            "mul",
+            name="MulBackward0",
+            saved=(PLACEHOLDER, replace(PLACEHOLDER, shape=(2,), bytes=2048, storage_bytes=2048, leaf="x")),
+        ),
     ],
-    "passes": [{"nodes": []}, {"nodes": [{"id": 7, "name": "ExpBackward0", "line": 4}]}],
-    "backward": [
-        [
-            {"node": 1, "incoming": 1.0, "given": [[2.0, "NaN"]], "parents": [0], "before": None, "after": None},
-            {"node": 0, "incoming": [1 / 3, 0.0], "given": [], "parents": [], "before": None, "after": [1 / 3, 0.0]},
-        ],
-        [{"node": 7, "incoming": 1.0, "given": [3.0, 4.0], "parents": [], "before": None, "after": None}],
-    ],
-    "leaves": [{"name": "x", "shape": [2], "grad": None, "node": 0}],
-    "tensors": [
-        {
-            "name": "y",
-            "shape": [2],
-            "dtype": "float32",
-            "device": "cpu",
-            "requires_grad": True,
-            "is_leaf": False,
-            "grad": None,
-            "node": 1,
-            "grad_fn": "MulBackward0",
-            "line": 2,
-        }
-    ],
-}
+    [],
+    passes=(a_pass(), a_pass(nodes=(node(7, "exp", name="ExpBackward0", line=4),))),
+    backward=(
+        (Step(1, 1.0, ([2.0, "NaN"],), (0,)), Step(0, [1 / 3, 0.0], (), (), None, [1 / 3, 0.0])),
+        (Step(7, 1.0, (3.0, 4.0), ()),),
+    ),
+    leaves=(Leaf("x", (2,), None, 0),),
+    tensors=(Named("y", (2,), "float32", "cpu", True, False, None, 1, "MulBackward0", 2),),
+)
 
 
 def test_steps_are_numbered_within_their_pass_and_found_on_its_own_nodes():

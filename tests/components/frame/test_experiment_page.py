@@ -287,3 +287,13 @@ def _plain(value: Any) -> bool:
     if isinstance(value, dict):
         return all(isinstance(key, str) and _plain(item) for key, item in value.items())
     return value is None or type(value) in (bool, int, float, str)
+
+
+def test_a_site_is_one_line_of_text() -> None:
+    from components.frame.findings import site_text
+    from lab.contract import Site
+
+    assert site_text(Site(4, "overwritten here", "p", "version 0", "version 1")) == (
+        "line 4 · overwritten here · p · version 0 → version 1"
+    )
+    assert site_text(Site(7, "fails here")) == "line 7 · fails here"

@@ -13,7 +13,8 @@ import torch
 from lab.contract import silent
 from lab.experiments import memory_timeline
 from lab.experiments.memory_timeline import measure
-from lab.experiments.memory_timeline.schema import Params, Result, Seconds
+from lab.experiments.memory_timeline.schema import Params, Result
+from lab.records.memory import Seconds
 
 CASES = {
     case["id"]: case

@@ -16,9 +16,9 @@ import torch
 from lab import wire
 from lab.contract import ParamsError, silent
 from lab.experiments import memory_timeline
-from lab.experiments.memory_timeline import measure, schema
+from lab.experiments.memory_timeline import measure
 from lab.experiments.memory_timeline.schema import Params, Result
-from lab.records.memory import CATEGORIES
+from lab.records.memory import CATEGORIES, Seconds
 from lab.torch_private import has_dispatch_mode
 from lab.workloads.models import CLASSES
 
@@ -31,7 +31,7 @@ def _one_thread_and_no_clock() -> Iterator[None]:
     """Times are not compared here, and the collector has nothing to look through."""
     threads, clock = torch.get_num_threads(), measure.step_seconds
     torch.set_num_threads(1)
-    measure.step_seconds = lambda settings: [schema.Seconds(1.0, 1.0, 1.0, 3) for _ in settings]
+    measure.step_seconds = lambda settings: [Seconds(1.0, 1.0, 1.0, 3) for _ in settings]
     gc.collect()
     yield
     measure.step_seconds = clock
@@ -131,6 +131,22 @@ def test_a_lesson_is_answered_by_one_of_its_choices(lesson):
     assert lesson.answer(result) in lesson.choices
     assert not result.fault
     assert memory_timeline.explain(result)
+
+
+@pytest.mark.parametrize("lesson", memory_timeline.lessons[:-1], ids=lambda lesson: lesson.title)
+def test_captions_may_be_renamed(lesson):
+    result = measured(lesson.params)
+    runs = tuple(dataclasses.replace(run, setting=f"caption {number}") for number, run in enumerate(result.runs))
+    renamed = dataclasses.replace(result, runs=runs)
+    assert lesson.answer(renamed) == lesson.answer(result)
+    kinds = [
+        [
+            (found.level, found.repair, found.change, list(found.evidence.values()))
+            for found in memory_timeline.explain(r)
+        ]
+        for r in (result, renamed)
+    ]
+    assert kinds[0] == kinds[1]
 
 
 def test_the_scripts_of_the_lessons_print_the_evidence(tmp_path: Path):

@@ -19,13 +19,14 @@ from lab.execution.executor import Executor
 from lab.experiments import op_profile
 from lab.experiments.op_profile.device_work import covered_ns, kernels
 from lab.experiments.op_profile.lessons import headline_of
-from lab.experiments.op_profile.schema import TRAPS, Params, Result, Step
+from lab.experiments.op_profile.schema import TRAPS, Params, Result
 from lab.experiments.op_profile.timeline import thinned
 from lab.experiments.op_profile.trap_programs import PROGRAMS
 from lab.experiments.op_profile.verdict import verdict
 from lab.instruments.profiling.ceilings import measure_ceilings
 from lab.instruments.profiling.session import unavailable
 from lab.program.own_model import EXAMPLE
+from lab.records.profiling import StepParts
 
 SMALL: dict[str, Any] = {"layers": 1, "width": 32, "batch": 2, "seq": 8, "steps": 2, "warmup": 1}
 
@@ -437,12 +438,12 @@ def test_kernels_keep_what_the_driver_says():
     assert (table.occupancy, table.grid) == ((0.5,), ("128 × 1 × 1",))
 
 
-def device_step(copy_s: float, kernel_ns: int) -> tuple[Step, Any]:
+def device_step(copy_s: float, kernel_ns: int) -> tuple[StepParts, Any]:
     """A step of 1 ms on a device: how long it copies, how long a kernel runs."""
     from lab.instruments.profiling.events import Events
     from lab.instruments.profiling.tree import build_tree
 
-    step = Step(0.0, copy_s, 2e-4, 2e-4, 1e-4, 0.0, 5e-4 - copy_s, 1e-3)
+    step = StepParts(0.0, copy_s, 2e-4, 2e-4, 1e-4, 0.0, 5e-4 - copy_s, 1e-3)
     events = Events(
         name=["step", "aten::mm", "gemm"], kind=["range", "op", "kernel"], start_ns=[0, 10, 50], duration_ns=[10**6, 10, kernel_ns],
         thread=[1, 1, 7], number=[1, 2, 0], launched_by=[0, 0, 2], sequence=[-1] * 3, forward_thread=[0] * 3, shapes=[()] * 3,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from lab.instruments.gradients.first_nonfinite import FirstNonfinite, ForwardSearch, search_backward
+from lab.instruments.gradients.first_nonfinite import ForwardSearch, search_backward
+from lab.records.gradients import FirstNonfinite
 
 
 def forward(function) -> FirstNonfinite | None:

@@ -1,0 +1,2 @@
+import { nothing } from "../../../components/kit/base.js"
+export const a = nothing

@@ -16,9 +16,11 @@ CATEGORIES = (
     "saved",
     "recomputed",
     "inputs",
+    "held",
     "temporaries",
+    "workspaces",
 )
-"""In stacking order from the bottom. A storage is counted in the first one that fits; see ``memory_track``."""
+"""In stacking order from the bottom. A storage is counted in the first one that fits; see ``lab.instruments.memory``."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,14 @@ class Timeline:
     saved: tuple[int, ...]
     recomputed: tuple[int, ...]
     inputs: tuple[int, ...]
+    held: tuple[int, ...]
+    """The program keeps it, by a name or in an object: it was there before the run, or outlives its phase."""
     temporaries: tuple[int, ...]
+    """Born and gone within one phase."""
+    workspaces: tuple[int, ...]
+    """In the allocator, and not seen by the dispatcher: 0 in a prediction."""
     unseen: tuple[int, ...] | None = None
-    """Alive at that operation in the allocator and not seen by the dispatcher; None when it was not measured."""
+    """The same as ``workspaces``; None when it was not measured."""
 
     def totals(self) -> list[int]:
         """Bytes over all categories, a row each."""
@@ -334,6 +341,8 @@ class MemoryResult:
     """At the worst instant: in the allocator, and not seen by the dispatcher."""
     unseen_reason: str
     """Why it was not measured; empty otherwise."""
+    bare_peak_bytes: int | None
+    """Peak of the same training without the instrument, from the allocator's events; None as ``unseen_bytes`` is."""
     step_s: Seconds | None
     tracked_step_s: float | None
     """One step with the instrument: what it costs."""

@@ -10,7 +10,7 @@ from lab.experiments.memory_timeline.schema import Params, Result
 from lab.experiments.memory_timeline.settings import Setting
 from lab.experiments.memory_timeline.subject import SubjectError
 from lab.experiments.memory_timeline.tracking import Tracked
-from lab.instruments.memory.timeline import lives, peak, thinned, timeline, unseen_rows
+from lab.instruments.memory.timeline import lives, peak, seen_bytes, thinned, timeline
 from lab.records.memory import (
     CATEGORIES,
     Allocator,
@@ -37,7 +37,6 @@ def result(
     chosen: Tracked,
     *,
     predicted: bool,
-    unseen: dict[int, int] | None,
     time_reason: str,
     **parts: Any,
 ) -> Result:
@@ -45,8 +44,8 @@ def result(
     book = chosen.reading
     rows = thinned(book)
     table = timeline(book, rows)
-    if unseen is not None:
-        table = replace(table, unseen=unseen_rows(rows, unseen))
+    if not predicted and params.device == "cpu":
+        table = replace(table, unseen=table.workspaces)
     alive, storages = lives(book, rows)
     highest = peak(book, rows)
     return Result(
@@ -68,7 +67,7 @@ def result(
         saved=tuple(chosen.saved),
         saved_bytes=chosen.saved_bytes,
         dtypes=_dtypes(chosen),
-        unseen_bytes=_unseen_bytes(unseen, parts["allocator"]),
+        unseen_bytes=_unseen_bytes(table, parts["allocator"]),
         tracked_step_s=None if predicted else chosen.seconds / params.steps,
         step_s_reason="A prediction takes no time."
         if predicted
@@ -85,11 +84,11 @@ def result(
     )
 
 
-def _unseen_bytes(unseen: dict[int, int] | None, allocator: Allocator | None) -> int | None:
-    """From the profiled rerun on the CPU, from the allocator's own count on CUDA."""
+def _unseen_bytes(table: Timeline, allocator: Allocator | None) -> int | None:
+    """From the allocator's events on the CPU, from its own count on CUDA."""
     if allocator:
         return allocator.requested_bytes - allocator.tracked_bytes
-    return None if unseen is None else max(unseen.values(), default=0)
+    return None if table.unseen is None else max(table.unseen, default=0)
 
 
 def nothing(params: Params, error: SubjectError) -> Result:
@@ -114,7 +113,7 @@ def nothing(params: Params, error: SubjectError) -> Result:
             ("operations", "recomputed_ops", "parameters", "without_gradient", "segments", "assumed_scalars"), 0
         ),
         **dict.fromkeys(("unseen_reason", "step_s_reason", "prediction_reason", "allocator_reason"), reason),
-        **dict.fromkeys(("unseen_bytes", "step_s", "tracked_step_s", "prediction", "oom", "allocator"), None),
+        **dict.fromkeys(("unseen_bytes", "bare_peak_bytes", "step_s", "tracked_step_s", "prediction", "oom", "allocator"), None),
         saved_bytes=0,
         predicted_reason="",
     )
@@ -157,8 +156,8 @@ def prediction(predicted: Tracked, measured: Tracked | None) -> Prediction:
     if measured is not None:
         same = [o.name for o in predicted.reading.operations] == [o.name for o in measured.reading.operations]
         if same:
-            pairs = zip(predicted.reading.instants, measured.reading.instants, strict=True)
-            gap = max(abs(predicted.reading.totals[a] - measured.reading.totals[b]) for (_, a), (_, b) in pairs)
+            pairs = zip(seen_bytes(predicted.reading), seen_bytes(measured.reading), strict=True)
+            gap = max(abs(a - b) for a, b in pairs)
     return Prediction(predicted.peak_bytes, curve(predicted), same, gap, predicted.book.assumed_scalars)
 
 

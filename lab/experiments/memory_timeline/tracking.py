@@ -17,8 +17,8 @@ from lab.experiments.memory_timeline.schema import Params
 from lab.experiments.memory_timeline.subject import Subject, build
 from lab.instruments.memory import unseen as memory_unseen
 from lab.instruments.memory.saved import saved_tensors
-from lab.instruments.memory.timeline import Reading, owners, read
-from lab.instruments.memory.tracker import MemoryTrack
+from lab.instruments.memory.timeline import Reading, owners, read, seen_bytes
+from lab.instruments.memory.tracker import BEGIN, END, MemoryTrack, moment
 from lab.program import run as program
 from lab.records.memory import CapHit, SavedTensor
 from lab.torch_private import FakeMode
@@ -46,6 +46,11 @@ class Tracked:
     @property
     def peak_bytes(self) -> int:
         return max(self.reading.totals)
+
+    @property
+    def seen_bytes(self) -> int:
+        """Peak of what the dispatcher sees, which a prediction is about."""
+        return max(seen_bytes(self.reading))
 
     @property
     def saved_bytes(self) -> int:
@@ -93,7 +98,7 @@ def steady_collector() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _opened(params: Params, fake: bool, cap_bytes: int | None = None, addresses: bool = False) -> Iterator[_Opened]:
+def _opened(params: Params, fake: bool, cap_bytes: int | None = None, for_allocator: bool = False) -> Iterator[_Opened]:
     """Build a training, and track what happens inside the block."""
     with program.torch_defaults(params.seed, params.device), FakeMode() if fake else contextlib.nullcontext():
         subject = build(params)
@@ -104,19 +109,40 @@ def _opened(params: Params, fake: bool, cap_bytes: int | None = None, addresses:
             task.inputs,
             cap_bytes=cap_bytes,
             source=program.FILE if subject.ran else "",
-            with_addresses=addresses,
+            for_allocator=for_allocator,
         )
         with book:
             yield _Opened(book, subject, params.steps - 1)
 
 
-def track(params: Params, *, fake: bool, addresses: bool = False) -> Tracked:
-    """Build and train under the track. What a visitor's model raises is in ``fault``.
+def track(params: Params, *, fake: bool) -> Tracked:
+    """Build and train under the track, on the CPU also with the allocator's own events. Faults of a model are in ``fault``.
 
     Raises SubjectError when there is nothing to train.
     """
+    if fake or params.device != "cpu":
+        return _read(params, _trained(params, fake))
+    kept: list[_Trained] = []
+    recording = memory_unseen.recorded(lambda: kept.append(_trained(params, fake, for_allocator=True)))
+    (trained,) = kept
+    moved = memory_unseen.add_unseen(trained.opened.book, recording)
+    trained.opened.step_ends = [moved[event] for event in trained.opened.step_ends]
+    return _read(params, trained)
+
+
+@dataclass
+class _Trained:
+    """A training that is over, not read."""
+
+    opened: _Opened
+    seconds: float
+    warned: list[tuple[str, int | None]]
+    fault: Fault | None
+
+
+def _trained(params: Params, fake: bool, *, for_allocator: bool = False) -> _Trained:
     fault = None
-    with warnings.catch_warnings(record=True) as caught, _opened(params, fake, addresses=addresses) as opened:
+    with warnings.catch_warnings(record=True) as caught, _opened(params, fake, for_allocator=for_allocator) as opened:
         warnings.simplefilter("always")
         started = time.perf_counter()
         try:
@@ -128,33 +154,43 @@ def track(params: Params, *, fake: bool, addresses: bool = False) -> Tracked:
         seconds = time.perf_counter() - started
         if fault:
             opened.step_done()
-        parameters = list(opened.subject.training.task.model.parameters())
-    ran = opened.subject.ran
+    return _Trained(opened, seconds, [(str(w.message)[:1000], None) for w in caught], fault)
+
+
+def _read(params: Params, trained: _Trained) -> Tracked:
+    opened, ran = trained.opened, trained.opened.subject.ran
+    parameters = list(opened.subject.training.task.model.parameters())
     return Tracked(
         opened.book,
         read(opened.book, params.device),
-        seconds,
+        trained.seconds,
         opened.step_ends,
         opened.saved,
         opened.subject.segments,
         sum(p.numel() for p in parameters),
         sum(p.requires_grad and p.grad is None for p in parameters),
         ran.printed if ran else "",
-        [*(ran.warned if ran else ()), *((str(w.message)[:1000], None) for w in caught)],
-        fault,
+        [*(ran.warned if ran else ()), *trained.warned],
+        trained.fault,
     )
 
 
-def track_with_profiler(params: Params) -> tuple[Tracked, dict[int, int]]:
-    """The same on the CPU, and by operation what only the allocator saw."""
-    kept: list[Tracked] = []
+def bare_peak_bytes(params: Params) -> int:
+    """Peak of the same training without the track, from the allocator's own events."""
 
-    def work() -> MemoryTrack:
-        kept.append(track(params, fake=False, addresses=True))
-        return kept[0].book
+    def work() -> None:
+        with program.torch_defaults(params.seed, params.device), warnings.catch_warnings(action="ignore"):
+            training = build(params).training
+            gc.collect()
+            gc.disable()
+            try:
+                moment(BEGIN)
+                training.run(params.steps)
+                moment(END)
+            finally:
+                gc.enable()
 
-    book, events = memory_unseen.profiled(work)
-    return kept[0], memory_unseen.unseen_by_operation(book, events)
+    return memory_unseen.peak_bytes(memory_unseen.recorded(work))
 
 
 def run_out_of_memory(params: Params, cap_bytes: int, *, fake: bool) -> CapHit | None:

@@ -28,6 +28,8 @@ class Reading:
     totals: list[int]
     instants: list[tuple[int, int]]
     """(operation, event) a row: the event after which most was alive while that operation ran."""
+    ops: list[int]
+    """Operation of each event."""
 
     def categories(self, event: int) -> dict[str, int]:
         """Bytes per category after an event."""
@@ -40,7 +42,7 @@ class Reading:
 def read(track: MemoryTrack, device: str = "cpu") -> Reading:
     """What a track saw on one kind of device."""
     ledger = track.ledger
-    found = spans(ledger, track.regions, device)
+    found = spans(track, device)
     changes: list[list[tuple[int, int]]] = [[] for _ in range(len(ledger.events) + 1)]
     for span in found:
         changes[span.start].append((span.category, span.bytes))
@@ -51,9 +53,9 @@ def read(track: MemoryTrack, device: str = "cpu") -> Reading:
             now[category] += size
         states.append(now.copy())
     totals = [sum(state) for state in states]
-    reading = Reading(track.operations, ledger.storages, found, states, totals, [])
-    reading.instants = _instants([event.op for event in ledger.events], totals, len(track.operations))
-    return reading
+    ops = [event.op for event in ledger.events]
+    instants = _instants(ops, totals, len(track.operations))
+    return Reading(track.operations, ledger.storages, found, states, totals, instants, ops)
 
 
 def _instants(op_of_event: list[int], totals: list[int], operations: int) -> list[tuple[int, int]]:
@@ -67,6 +69,13 @@ def _instants(op_of_event: list[int], totals: list[int], operations: int) -> lis
             position += 1
         found.append((op, best))
     return found if totals else []
+
+
+def seen_bytes(reading: Reading) -> list[int]:
+    """Most bytes that the dispatcher saw alive while each operation ran, the state before the first one included."""
+    unseen = CATEGORIES.index("workspaces")
+    totals = [total - state[unseen] for total, state in zip(reading.totals, reading.states, strict=True)]
+    return [totals[event] for _, event in _instants(reading.ops, totals, len(reading.operations))]
 
 
 def thinned(reading: Reading, most: int = MOST_ROWS) -> list[tuple[int, int]]:
@@ -150,9 +159,3 @@ def owner_module(storage: Storage) -> str:
     """The module a storage belongs to: for a parameter or buffer the one that registered it."""
     return storage.name.rpartition(".")[0] if storage.static in ("parameters", "buffers") else storage.module
 
-
-def unseen_rows(rows: list[tuple[int, int]], unseen: dict[int, int]) -> tuple[int, ...]:
-    """Bytes that only the allocator saw, a row each: the largest of the operations that the row stands for."""
-    values = [unseen.get(op, 0) for op in range(-1, rows[-1][0] + 1)] if rows else []
-    starts = [0, *(op + 2 for op, _ in rows[:-1])]
-    return tuple(max(values[a : op + 2], default=0) for a, (op, _) in zip(starts, rows, strict=True))

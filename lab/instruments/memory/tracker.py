@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
+from torch.profiler import record_function
 
 from lab.instruments.memory.engine_sums import DIFFERENT, EngineSums, same_parts
 from lab.instruments.memory.hooks import Hooks
@@ -36,6 +37,9 @@ _ZEROS = ("zeros", "new_zeros", "zeros_like")
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 
 
+_NO_RANGE = contextlib.nullcontext()
+RANGE, BEGIN, END = "lab operation ", "lab track begins", "lab track ends"
+"""Names of ranges in the profiler: of each operation with its number, and of a moment."""
 OUTSIDE = "loss"
 """Stands for the module of what runs outside all modules: the loss, as a rule."""
 
@@ -64,7 +68,8 @@ class MemoryTrack(TorchDispatchMode):
     """Context manager around a program; read ``ledger`` and ``operations`` afterwards.
 
     ``modules``: prefix -> module whose parameters, buffers and calls are known by name. ``cap_bytes``: raise
-    ``CapExceededError`` at the first request beyond it. ``source``: file name whose lines are noted.
+    ``CapExceededError`` at the first request beyond it. ``source``: file name whose lines are noted. ``for_allocator``:
+    note addresses, and run each operation inside a range of the profiler; see ``unseen``.
     """
 
     def __init__(
@@ -75,10 +80,11 @@ class MemoryTrack(TorchDispatchMode):
         *,
         cap_bytes: int | None = None,
         source: str = "",
-        with_addresses: bool = False,
+        for_allocator: bool = False,
     ) -> None:
         super().__init__()
-        self.ledger = Ledger(with_addresses=with_addresses)
+        self.ledger = Ledger(with_addresses=for_allocator)
+        self._ranges = for_allocator
         self.hooks = Hooks(self, modules, optimizer)
         self._sums = EngineSums()
         self.inputs = dict(inputs or {})
@@ -102,6 +108,8 @@ class MemoryTrack(TorchDispatchMode):
         self._collects = gc.isenabled()
         gc.collect()  # cyclic garbage would die at some later operation
         gc.disable()
+        if self._ranges:
+            moment(BEGIN)
         self.hooks.enter()
         self._sums.enter()
         for name, tensor in self.inputs.items():
@@ -110,6 +118,8 @@ class MemoryTrack(TorchDispatchMode):
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
+        if self._ranges:
+            moment(END)
         self._sums.leave()
         self.hooks.leave()
         self.ledger.close()
@@ -142,7 +152,8 @@ class MemoryTrack(TorchDispatchMode):
         if func is not _LIFT:
             for tensor in _tensors(args):
                 self._seen_before(tensor)
-        out = self._scalar(func, args, kwargs) if func is _READ_SCALAR else func(*args, **kwargs)
+        with record_function(f"{RANGE}{self.ledger.op}") if self._ranges else _NO_RANGE:
+            out = self._scalar(func, args, kwargs) if func is _READ_SCALAR else func(*args, **kwargs)
         for tensor in _tensors((out,)):
             self._result(tensor, func, operation, args)
         return out
@@ -209,7 +220,7 @@ class MemoryTrack(TorchDispatchMode):
         for storage in (tensor.untyped_storage(),) if plain else storages_of(tensor):
             number = self.ledger.number(storage)
             if number is not None:
-                self.ledger.resized(number, storage.nbytes())
+                self.ledger.resized(number, storage)
                 continue
             alive = self.ledger.live_bytes
             name, phase, module, step, line = operation
@@ -228,6 +239,12 @@ class MemoryTrack(TorchDispatchMode):
         number = self.ledger.number(source.untyped_storage())
         if number is not None and self.ledger.storages[number].static == "parameters":
             record.is_cast, record.name = True, f"cast of {self.ledger.storages[number].name}"
+
+
+def moment(name: str) -> None:
+    """Leave a mark in the profiler."""
+    with record_function(name):
+        pass
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:

@@ -37,6 +37,10 @@ class ParamsError(ValueError):
     """A knob has a value outside its limits. The message names the knob, the value and the limit."""
 
 
+class NotAvailableError(RuntimeError):
+    """This release of torch lacks what the run reads. The message says what and why, for the visitor."""
+
+
 def silent(fraction: float, line: str) -> None:
     """The Report that tells nobody."""
 

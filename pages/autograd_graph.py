@@ -29,8 +29,7 @@ with experiment_page(
             side.result, program=side.params.code, key=f"{side.key}-graph", height=640, presenter=page.presenting
         )
     if page.side:
-        said = page.side.wire
         with page.aside:
-            program_output(said["printed"], said["echo"], said["warned"])
+            program_output(page.side.result)
         with page.details:
             draw_details(page.side.result, page.side.key)

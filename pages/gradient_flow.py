@@ -27,8 +27,6 @@ with experiment_page(
             figures.draw(picked, side.wire, side.key, results, presenter=page.presenting)
     if page.side:
         with page.aside:
-            program_output(
-                page.side.wire["printed"], "", [{"text": text, "line": None} for text in page.side.wire["warned"]]
-            )
+            program_output(page.side.result)
         with page.details:
             draw_tables(page.side.wire, page.side.key)

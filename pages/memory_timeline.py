@@ -24,6 +24,6 @@ with experiment_page(
         figures.draw_view(view, side.wire, side.key, page.presenting)
     if page.side:
         with page.aside:
-            program_output(page.side.wire["printed"], "", page.side.wire["warned"])
+            program_output(page.side.result)
         with page.details:
             figures.draw_details(page.side.wire, page.side.key)

@@ -3,6 +3,7 @@
 import streamlit as st
 
 from components.frame.experiment import experiment_page
+from components.frame.program_output import program_output
 from components.op_profile.offered import offered
 from components.op_profile.trace_timeline import KEYS
 from components.op_profile.views import chosen_view, difference, draw_view, headline
@@ -29,5 +30,6 @@ with experiment_page(
         with page.details:
             difference(page)
         with page.aside:
+            program_output(page.side.result)
             if page.side.result.compile_s:
                 st.caption(f"First step with compilation: {page.side.result.compile_s:.1f} s.")

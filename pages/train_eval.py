@@ -24,6 +24,6 @@ with experiment_page(
         figures.draw_figure(side.wire, side.key, page.presenting)
     if page.side:
         with page.aside:
-            program_output(page.side.wire["printed"], "", ())
+            program_output(page.side.result)
         with page.details:
             figures.draw_tables(page.side.wire, page.side.key)

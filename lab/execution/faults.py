@@ -95,6 +95,17 @@ def refused(message: str, repair: str) -> Fault:
     return Fault("Refused", message, repair=repair)
 
 
+def not_available(why: str) -> Fault:
+    """For a run that needs something that this release of torch does not have."""
+    return Fault(
+        "Refused",
+        why,
+        explanation="The lab reads this through a name that PyTorch does not promise. A self-test of it fails with this "
+        "release, so there is no number instead of a wrong one.",
+        repair="Other pages are not affected. README names the releases of PyTorch that were tried.",
+    )
+
+
 def walls_missing(why: str) -> Fault:
     return refused(
         f"Programs that you type cannot run here: {why}.",

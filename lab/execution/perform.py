@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, Literal, get_type_hints
 
 from lab import wire
-from lab.contract import Cancelled, Fault, Finding, ParamsError, Report, program_knob
+from lab.contract import Cancelled, Fault, Finding, NotAvailableError, ParamsError, Report, program_knob
 from lab.execution import faults
 from lab.execution.jobs import Outcome
 
@@ -115,6 +115,8 @@ def _answer(experiment: str, params_data: dict[str, Any], report: Report, packag
         return {"kind": "answer", "state": "done", **_measure(module, params, report)}
     except Cancelled:
         return _ended("cancelled", faults.cancelled())
+    except NotAvailableError as error:
+        return _ended("refused", faults.not_available(str(error)))
     except BaseException as error:  # noqa: BLE001 - whatever ended the run is what the operator must see
         if _out_of_memory(error):
             return _ended("limit", faults.memory_limit(None))

@@ -10,9 +10,7 @@ NOTE What is read from the program.
 
 from __future__ import annotations
 
-import ast
 import inspect
-import linecache
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +18,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from lab.program.run import FILE
+from lab.program.lines import assigned_line
 
 EXAMPLE = """torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 4))
@@ -170,15 +168,3 @@ def _scalar(value: Any) -> torch.Tensor:
             f"loss returned shape {tuple(value.shape)}. Reduce it to one number: .mean().", assigned_line("loss")
         )
     return value.reshape(())
-
-
-def assigned_line(name: str) -> int | None:
-    """The line of the running program that last gave ``name`` a value at the top level."""
-    line = None
-    for node in ast.parse("".join(linecache.getlines(FILE))).body:
-        match node:
-            case ast.Assign(targets=targets) if any(isinstance(t, ast.Name) and t.id == name for t in targets):
-                line = node.lineno
-            case ast.FunctionDef(name=defined) if defined == name:
-                line = node.lineno
-    return line

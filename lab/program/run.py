@@ -1,25 +1,12 @@
-"""A visitor's program: checked for what can be said clearly beforehand, run, and described when it ends early.
-
-The kernel is the wall around a program, not this module. What is refused here is refused because a plain sentence helps
-more than a PermissionError would.
-"""
+"""A visitor's program is run, and described when it ends early."""
 
 from __future__ import annotations
 
 import ast
-import builtins
 import contextlib
-import ctypes
-import io
-import linecache
-import math
-import os
 import random
 import sys
-import threading
-import traceback
 import types
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -27,69 +14,28 @@ from typing import Any
 
 import torch
 
-from lab.instruments.describing import lines as program_lines
+from lab.contract import program_knob
 from lab.instruments.describing.values import plain_value
+from lab.program.explain import end_of
+from lab.program.lines import FILE, program_line, remember
+from lab.program.output import Alarm, Output, TimeLimit
+from lab.program.source import IMPORTS, check_source, namespace, syntax_message
+from lab.records.program import Ended, Said
 
-FILE = "<program>"
-"""File name of the program in tracebacks and frames."""
-
-IMPORTS = [
-    "torch",
-    "torchviz",
-    "numpy",
-    "math",
-    "copy",
-    "re",
-    "collections",
-    "dataclasses",
-    "functools",
-    "itertools",
-    "typing",
-    "contextlib",
-    "warnings",
-    "random",
-    "time",
-    "weakref",
-    "gc",
-    "cmath",
-    "operator",
-    "enum",
-    "abc",
-    "string",
-    "statistics",
-    "numbers",
-    "decimal",
-    "fractions",
-    "heapq",
-    "bisect",
-    "textwrap",
-    "pprint",
-    "__future__",
+__all__ = [
+    "FILE",
+    "IMPORTS",
+    "Ended",
+    "Ran",
+    "namespace",
+    "program_line",
+    "run_program",
+    "run_typed",
+    "torch_defaults",
+    "variables",
 ]
-"""Modules that a program may import, submodules included."""
 
-_LINES, _NESTING, _VARIABLES = 400, 100, 1000
-
-
-class Refused(Exception):  # noqa: N818 - the visitor reads the name
-    """The program asks for something that a typed program does not get."""
-
-
-class TimeLimit(BaseException):
-    """Raised inside the program when its time is over. A BaseException, so that ``except Exception`` does not hide it."""
-
-
-class OutputLimit(BaseException):
-    """The program printed more than it may."""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """Why a program ended early."""
-
-    type: str
-    message: str
-    line: int | None
+_VARIABLES = 1000
 
 
 @dataclass
@@ -98,124 +44,51 @@ class Ran:
 
     namespace: dict[str, Any]
     ended: Ended | None = None
-    echo: str = ""
-    """``repr`` of the last line when that is an expression, as in a notebook."""
-    printed: str = ""
-    warned: list[tuple[str, int | None]] = field(default_factory=list)
+    said: Said = field(default_factory=Said)
     error: BaseException | None = None
 
-    def note_warning(self, message: Warning | str, category: Any, filename: str, lineno: int, *rest: Any) -> None:
-        """In place of ``warnings.showwarning``: a warning of torch counts for the line of the program that called it."""
-        line = lineno if filename == FILE else program_lines.program_line(FILE)
-        warned = (str(message)[:1000], line)
-        if warned not in self.warned and len(self.warned) < 50:
-            self.warned.append(warned)
+
+def run_typed(params: Any, *, share: float, names: dict[str, Any] | None = None) -> Ran:
+    """Run the program that ``params`` hold. It may take ``share`` of the wall time of its knob; the rest is the lab's.
+
+    ``names``: its namespace, made anew where none is given.
+    """
+    knob = program_knob(type(params))
+    assert knob is not None
+    assert knob.program is not None
+    return run_program(
+        getattr(params, knob.name),
+        namespace() if names is None else names,
+        wall_s=share * knob.program.wall_s,
+        printed_bytes=knob.program.printed_bytes,
+    )
 
 
-def check_source(source: str) -> ast.Module:
-    """Parse and check. Raises SyntaxError, or Refused with the line in ``args[1]``."""
-    if source.count("\n") >= _LINES:
-        raise Refused(f"The program has more than {_LINES} lines.", _LINES)
-    try:
-        tree = ast.parse(source, FILE)
-    except (RecursionError, MemoryError):
-        raise Refused("The program is nested too deeply to be read.", None) from None
-    except ValueError as error:  # null bytes, lone surrogates
-        raise SyntaxError(str(error)) from None
-    if _depth(tree) > _NESTING:
-        raise Refused(f"The program nests expressions more than {_NESTING} deep.", None)
-    for node in ast.walk(tree):
-        for name in _imported(node):
-            if name.split(".")[0] not in IMPORTS and not is_trusted():
-                raise Refused(
-                    f"import {name}: a program may import {', '.join(IMPORTS)}.", getattr(node, "lineno", None)
-                )
-    return tree
+def run_program(source: str, names: dict[str, Any], *, wall_s: float, printed_bytes: int) -> Ran:
+    """Run ``source`` in ``names`` (see ``namespace``). Never raises for what the program does; see ``Ran.ended``."""
+    ran, output, echo = Ran(names), Output(printed_bytes), ""
+    remember(source)
+    with output.recording():
+        try:
+            tree = check_source(source)
+            with Alarm(wall_s):
+                echo = _execute(tree, names)
+        except BaseException as error:  # noqa: BLE001 - whatever the program raised is what the visitor is shown
+            ran.error, ran.ended = error, _ended(error, wall_s, source)
+    ran.said = output.said(echo)
+    return ran
 
 
-def _imported(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    return [node.module or "."] if isinstance(node, ast.ImportFrom) else []
-
-
-def _depth(tree: ast.AST) -> int:
-    deepest, todo = 0, [(tree, 1)]
-    while todo:
-        node, depth = todo.pop()
-        deepest = max(deepest, depth)
-        todo.extend((child, depth + 1) for child in ast.iter_child_nodes(node))
-    return deepest
-
-
-def _refusing(name: str, why: str) -> Any:
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise Refused(f"{name}() is not available: {why}")
-
-    return refuse
-
-
-def is_trusted() -> bool:
-    """Whether programs run without walls, on the machine of whoever types them: any import, and files."""
-    return os.environ.get("LAB_TYPED_CODE") == "trusted"
-
-
-def _builtins() -> dict[str, Any]:
-    refused = {
-        **({} if is_trusted() else {"open": "a program has no files."}),
-        "input": "nobody sits at its keyboard. Write the value into the program.",
-        "breakpoint": "there is no debugger here. Use print.",
-        "help": "there is no pager here.",
-    }
-    return {**vars(builtins), **{name: _refusing(name, why) for name, why in refused.items()}}
-
-
-def namespace() -> dict[str, Any]:
-    """The names that a program finds without import."""
-    given = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "math": math}
-    return {"__name__": "__main__", "__builtins__": _builtins(), **given}
-
-
-class _Capture(io.TextIOBase):
-    def __init__(self, limit_bytes: int) -> None:
-        self.parts: list[str] = []
-        self.left = limit_bytes
-        self.limit = limit_bytes
-
-    def write(self, text: str) -> int:
-        data = text.encode(errors="replace")
-        if len(data) > self.left:
-            self.parts.append(data[: self.left].decode(errors="ignore"))
-            self.left = 0
-            raise OutputLimit(f"The program printed more than {self.limit:,} bytes.")
-        self.parts.append(text)
-        self.left -= len(data)
-        return len(text)
-
-    def writable(self) -> bool:
-        return True
-
-
-class _Alarm:
-    """Raises TimeLimit in the current thread at its next bytecode once ``seconds`` are over."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds, self.target, self.lock, self.armed = seconds, threading.get_ident(), threading.Lock(), True
-        self.timer = threading.Timer(seconds, self._ring)
-        self.timer.daemon = True
-
-    def _ring(self) -> None:
-        with self.lock:
-            if self.armed:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.target), ctypes.py_object(TimeLimit))
-
-    def __enter__(self) -> None:
-        self.timer.start()
-
-    def __exit__(self, *error: object) -> None:
-        with self.lock:
-            self.armed = False
-        self.timer.cancel()
+def _execute(tree: ast.Module, names: dict[str, Any]) -> str:
+    """Run it and return the echo of its last line."""
+    last = tree.body[-1] if tree.body else None
+    if isinstance(last, ast.Expr):
+        tree.body.pop()
+    exec(compile(tree, FILE, "exec"), names)
+    if not isinstance(last, ast.Expr):
+        return ""
+    value = eval(compile(ast.Expression(last.value), FILE, "eval"), names)
+    return "" if value is None else repr(value)[:4000]
 
 
 @contextlib.contextmanager
@@ -237,78 +110,13 @@ def torch_defaults(seed: int, device: str) -> Iterator[None]:
         torch.autograd.set_detect_anomaly(before[2])
 
 
-def run_program(source: str, names: dict[str, Any], *, wall_s: float, printed_bytes: int) -> Ran:
-    """Run ``source`` in ``names`` (see ``namespace``). Never raises for what the program does; see ``Ran.ended``."""
-    ran, output = Ran(names), _Capture(printed_bytes)
-    linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
-    with warnings.catch_warnings(), contextlib.redirect_stdout(output):
-        warnings.simplefilter("always")
-        warnings.simplefilter("ignore", DeprecationWarning)  # as Python does: not a library's, only the program's own
-        warnings.filterwarnings("always", category=DeprecationWarning, module="__main__")
-        warnings.showwarning = ran.note_warning
-        with contextlib.redirect_stderr(output):
-            try:
-                _execute(check_source(source), ran, wall_s)
-            except BaseException as error:  # noqa: BLE001 - whatever the program raised is what the visitor is shown
-                ran.error, ran.ended = error, _ended(error, wall_s, source)
-    ran.printed = "".join(output.parts)
-    return ran
-
-
-def _execute(tree: ast.Module, ran: Ran, wall_s: float) -> None:
-    last = tree.body[-1] if tree.body else None
-    if isinstance(last, ast.Expr):
-        tree.body.pop()
-    with _Alarm(wall_s):
-        exec(compile(tree, FILE, "exec"), ran.namespace)
-        if isinstance(last, ast.Expr):
-            value = eval(compile(ast.Expression(last.value), FILE, "eval"), ran.namespace)
-            if value is not None:
-                ran.echo = repr(value)[:4000]
-
-
 def _ended(error: BaseException, wall_s: float, source: str) -> Ended:
     if isinstance(error, SyntaxError) and error.filename in (FILE, None):
-        return Ended(type(error).__name__, _syntax_message(error, source), error.lineno)
-    line = program_line(error.__traceback__)
+        return Ended(type(error).__name__, syntax_message(error, source), error.lineno)
     if isinstance(error, TimeLimit):
-        return Ended("TimeLimit", f"The program ran for more than {wall_s:g} s and was stopped.", line)
-    if isinstance(error, Refused) and len(error.args) == 2:
-        return Ended("Refused", str(error.args[0]), error.args[1])
-    name = "MemoryLimit" if _is_out_of_memory(error) else type(error).__name__
-    return Ended(name, message_of(error), line)
-
-
-def message_of(error: BaseException) -> str:
-    """At most 4000 characters of its text. Never raises."""
-    try:
-        return str(error)[:4000]
-    except Exception:  # noqa: BLE001 - an exception class of the program may fail to describe itself
-        return "(the exception has no text)"
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return True
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
-
-
-def _syntax_message(error: SyntaxError, source: str) -> str:
-    if error.text is None and error.lineno:  # found by the compiler, which looks for the line in a file
-        error.text = source.splitlines()[error.lineno - 1]
-    lines = traceback.format_exception_only(error)[1:]
-    excerpt = "".join(lines[:-1]).rstrip("\n")
-    return f"{error.msg}\n{excerpt}" if excerpt else str(error.msg)
-
-
-def program_line(trace: types.TracebackType | None) -> int | None:
-    """The innermost line of the program in a traceback."""
-    line = None
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == FILE:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line
+        told = f"The program ran for more than {wall_s:g} s and was stopped."
+        return Ended("TimeLimit", told, program_line(error.__traceback__))
+    return end_of(error)
 
 
 def variables(names: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lab.contract import Fault
+from lab.records.program import Said
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class Headline:
 
 
 @dataclass(frozen=True)
-class GradientResult:
+class GradientResult(Said):
     """The first step in detail, every step in short."""
 
     headline: Headline
@@ -185,6 +186,4 @@ class GradientResult:
     """What watching one step costs, against a step without it."""
     settings: dict[str, str]
     """The knobs that findings speak of."""
-    printed: str
-    warned: tuple[str, ...]
     fault: Fault | None

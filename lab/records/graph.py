@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lab.contract import Fault
+from lab.records.program import Said
 
 Plain = Any
 Kind = Literal["leaf", "function", "view", "in-place", "custom", "checkpoint", "output"]
@@ -173,15 +174,7 @@ class Pass:
 
 
 @dataclass(frozen=True)
-class Warned:
-    """A warning that the program caused."""
-
-    text: str
-    line: int | None
-
-
-@dataclass(frozen=True)
-class GraphResult:
+class GraphResult(Said):
     """The graph of the tensor called ``loss``, else of the last differentiable result."""
 
     root: str
@@ -203,10 +196,6 @@ class GraphResult:
     """Bytes of the distinct storages that saved tensors keep alive, each once and whole, leaves included, before backward frees them."""
     kept_bytes_after: int
     """The same at the end of the program."""
-    printed: str
-    echo: str
-    """``repr`` of the last line when that is an expression."""
-    warned: tuple[Warned, ...]
     variables: dict[str, Plain]
     """Final values of the program's own variables."""
     tensors: tuple[Named, ...]

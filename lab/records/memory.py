@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.contract import Fault
+from lab.records.program import Said
 
 CATEGORIES = (
     "parameters",
@@ -294,15 +295,7 @@ class Allocator:
 
 
 @dataclass(frozen=True)
-class Warned:
-    """A warning that the program caused."""
-
-    text: str
-    line: int | None
-
-
-@dataclass(frozen=True)
-class MemoryResult:
+class MemoryResult(Said):
     """What was alive at every operation."""
 
     timeline: Timeline
@@ -353,7 +346,5 @@ class MemoryResult:
     oom: CapHit | None
     allocator: Allocator | None
     allocator_reason: str
-    printed: str
-    warned: tuple[Warned, ...]
     device: str
     fault: Fault | None

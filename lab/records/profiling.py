@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lab.contract import Fault
+from lab.records.program import Said
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,7 @@ class Trap:
 
 
 @dataclass(frozen=True)
-class ProfileResult:
+class ProfileResult(Said):
     """Where the step spends its time."""
 
     step: StepParts | None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-from torch._C._profiler import _EventType
 
 
 class Allocation(NamedTuple):
@@ -24,13 +23,14 @@ def allocator_events(profile: torch.profiler.profile) -> tuple[list[Allocation],
 
     Read from the profiler's own tree, which needs no file.
     """
+    allocation = torch._C._profiler._EventType.Allocation  # pyright: ignore
     found: list[Allocation] = []
     begun: dict[str, int] = {}
     roots: Any = profile.profiler.kineto_results.experimental_event_tree()  # pyright: ignore
     todo: list[tuple[Any, tuple[str, ...]]] = [(event, ()) for event in roots]
     while todo:
         event, inside = todo.pop()
-        if event.tag == _EventType.Allocation:
+        if event.tag == allocation:
             fields = event.typed[1]
             found.append(Allocation(event.start_time_ns, fields.ptr, fields.alloc_size, inside))
             continue

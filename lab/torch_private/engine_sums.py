@@ -15,11 +15,9 @@ from typing import Any
 
 import torch
 from torch.autograd.graph import Node
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 Around = Callable[[Any, Callable[[], Any]], Any]
 
-_ENGINE: Any = torch.autograd.graph._engine_run_backward
 _WRAPPERS = tuple(str(Path(torch.__file__).parent / name) for name in ("_dynamo", "_compile.py"))
 _module: Any = torch.autograd
 
@@ -34,6 +32,8 @@ def _holders(args: Any) -> tuple[int, int, int]:
 @cache
 def _alone() -> tuple[int, int, int]:
     """What ``_holders`` says of a gradient that nobody but the engine holds."""
+    from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
     seen = []
 
     class Summing(TorchDispatchMode):
@@ -71,7 +71,8 @@ def called_by_engine(depth: int) -> bool:
     frame = sys._getframe(depth + 1)
     while frame.f_code.co_filename.startswith(_WRAPPERS) and frame.f_back is not None:  # around every dispatch mode
         frame = frame.f_back
-    return frame.f_code is _ENGINE.__code__ or frame.f_back is None  # a device's own thread has no caller
+    engine: Any = torch.autograd.graph._engine_run_backward
+    return frame.f_code is engine.__code__ or frame.f_back is None  # a device's own thread has no caller
 
 
 class _Listeners:

@@ -20,7 +20,9 @@ CATEGORIES = {
     "saved": "activations",
     "recomputed": "recomputed",
     "inputs": "inputs",
+    "held": "held",
     "temporaries": "temporaries",
+    "workspaces": "unseen",
 }
 """Names in results, in stacking order -> names in the palette and on the chart."""
 _UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))

@@ -18,10 +18,12 @@ LABELS = {
     "saved": "saved activations",
     "recomputed": "recomputed",
     "inputs": "inputs",
+    "held": "held by the program",
     "temporaries": "temporaries",
+    "workspaces": "workspaces",
 }
 """Categories in stacking order from the bottom, as they are printed."""
-HUES = LABELS | {"saved": "activations"}
+HUES = LABELS | {"saved": "activations", "held": "held", "workspaces": "unseen"}
 """Their names in the palette."""
 PHASES = {"zero_grad": "zero grad", "optimizer": "optimizer step"}
 
@@ -41,7 +43,6 @@ def scene(result: Mapping[str, Any]) -> dict[str, Any]:
             if any(table[name])
         ],
         "categories": [{"label": label, "hue": HUES[name].replace(" ", "-")} for name, label in LABELS.items()],
-        "unseen": table["unseen"],
         "lives": result["lives"],
         "storages": {name: values if name == "line" else _coded(values) for name, values in result["storages"].items()},
         "peak": {"row": peak["row"], "bytes": peak["bytes"], "text": peak_text(peak)},

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import pkgutil
 import time
 from types import ModuleType
 
-from lab.contract import program_knob, silent
+from lab.contract import NotAvailableError, program_knob, silent
 from lab.execution.perform import types_of
 
 _WARM_UP_S = 0.2
@@ -83,7 +84,8 @@ def warm_up(package: str) -> None:
         params_type, _ = types_of(experiment)
         knob = program_knob(params_type)
         if knob and knob.program and knob.program.wall_s <= _QUICK_S and time.monotonic() - started < _WARM_UP_S:
-            experiment.explain(experiment.run(params_type(), silent))
+            with contextlib.suppress(NotAvailableError):  # the visitor of that page will be told
+                experiment.explain(experiment.run(params_type(), silent))
 
 
 def warm_up_cuda(visible_devices: str | None, memory_bytes: int) -> None:

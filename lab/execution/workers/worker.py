@@ -7,6 +7,7 @@ input, and what it prints goes to standard error, so that it cannot break the pr
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import json
@@ -91,7 +92,8 @@ def _next_request(desk: Desk) -> dict[str, Any]:
 
 def _import_late_modules() -> None:
     """What torch.optim and torch.func import on first use, which takes seconds."""
-    importlib.import_module("torch._dynamo")
+    with contextlib.suppress(ModuleNotFoundError):
+        importlib.import_module("torch._dynamo")
 
 
 def _settle() -> Host:

@@ -9,7 +9,7 @@ import time
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from lab.contract import Report, knobs
+from lab.contract import Report
 from lab.experiments.autograd_graph.classic import classic_dot
 from lab.experiments.autograd_graph.faults import fault_of
 from lab.experiments.autograd_graph.schema import Params, Result
@@ -17,22 +17,25 @@ from lab.instruments.graph.book import Graph
 from lab.instruments.graph.program_trace import ProgramTrace
 from lab.instruments.graph.to_records import Numbering, cut_records, named_records, pass_records
 from lab.program import run as program
-from lab.records.graph import Node, Warned
+from lab.records.graph import Node
+from lab.torch_private import require
+
+NEEDED = (
+    *("saved tensors", "versions", "node records", "checkpoint markers", "storages", "custom functions", "data reads"),
+    *("quiet subclasses", "function transforms", "mode stacks", "engine runs"),
+)
 
 
 def run(params: Params, report: Report) -> Result:
     """Run the program once and return what autograd recorded. Faults of the program do not raise: they are in ``fault``."""
-    limits = knobs(Params)["code"].program
-    assert limits is not None
+    require(*NEEDED)
     report(0.0, "running the program")
     names = program.namespace()
     with program.torch_defaults(params.seed, params.device):
         trace = ProgramTrace(program.FILE, names)
         started = time.perf_counter()
         with trace:
-            ran = program.run_program(
-                params.code, names, wall_s=0.7 * limits.wall_s, printed_bytes=limits.printed_bytes
-            )
+            ran = program.run_typed(params, share=0.7, names=names)
         seconds = time.perf_counter() - started
         report(0.5, "reading the graph")
         gc.disable()  # tens of thousands of records, none of them garbage
@@ -69,9 +72,7 @@ def _read(params: Params, trace: ProgramTrace, ran: program.Ran, seconds: float)
         passes_cut=trace.passes.cut,
         kept_bytes=_distinct_bytes(nodes),
         kept_bytes_after=kept_bytes_after,
-        printed=ran.printed,
-        echo=ran.echo,
-        warned=tuple(Warned(text, line) for text, line in ran.warned),
+        **ran.said.fields(),
         variables=variables,
         tensors=named_records(trace, numbering),
         cuts=cut_records(trace),

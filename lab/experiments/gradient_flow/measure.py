@@ -6,13 +6,16 @@ import time
 from dataclasses import replace
 
 from lab.contract import Fault, Report, knobs
-from lab.experiments.gradient_flow.faults import NO_PROGRAM, fault_of, fault_of_error
+from lab.experiments.gradient_flow.faults import NO_PROGRAM
 from lab.experiments.gradient_flow.prediction import predict, ratio, slope
 from lab.experiments.gradient_flow.schema import NO_STATE, Params, Result
 from lab.experiments.gradient_flow.subject import Subject, family_subject, own_subject
 from lab.experiments.gradient_flow.training import Training
 from lab.program import run as program
+from lab.program.explain import explain_fault
 from lab.records.gradients import Clipping, Headline, Layer, Prediction
+from lab.records.program import SILENT, Said
+from lab.torch_private import require
 
 FAULTS = (Exception, SystemExit, KeyboardInterrupt)
 """What a visitor's model may raise and is told; the other BaseExceptions end the run."""
@@ -21,6 +24,7 @@ _MATRIX_KINDS_ONLY = ("Norm", "Embedding")
 
 def run(params: Params, report: Report) -> Result:
     """Train for ``params.steps`` steps. Faults of a visitor's model do not raise: they are in ``fault``."""
+    require("function transforms", "mode stacks")
     report(0.0, "building the network")
     with program.torch_defaults(params.seed, params.device):
         if params.family != "own":
@@ -37,16 +41,14 @@ def _own(params: Params, report: Report) -> Result:
     until = time.monotonic() + 0.7 * limits.wall_s
     if not params.code.strip():
         return _nothing(params, NO_PROGRAM)
-    ran = program.run_program(
-        params.code, program.namespace(), wall_s=0.4 * limits.wall_s, printed_bytes=limits.printed_bytes
-    )
+    ran = program.run_typed(params, share=0.4)
     if ran.ended:
-        return _nothing(params, fault_of(ran.ended.type, ran.ended.message, ran.ended.line), ran)
+        return _nothing(params, explain_fault(ran.ended), ran.said)
     try:
         made = own_subject(ran)
         training = Training(made, params, report)
     except FAULTS as error:
-        return _nothing(params, fault_of_error(error), ran)
+        return _nothing(params, explain_fault(error), ran.said)
     return _result(params, made, training, _train(training, until, ours=False))
 
 
@@ -56,7 +58,7 @@ def _train(training: Training, until: float, *, ours: bool) -> Fault | None:
     except FAULTS as error:
         if ours and str(error) != training.clipper.error:
             raise
-        return fault_of_error(error)
+        return explain_fault(error)
     return None
 
 
@@ -84,8 +86,7 @@ def _result(params: Params, subject: Subject, training: Training, fault: Fault |
         dtype=_dtype(subject),
         instrument_s=watched_s - bare_s if bare_s is not None and watched_s < float("inf") else None,
         settings=_settings(params),
-        printed=subject.printed,
-        warned=subject.warned,
+        **subject.said.fields(),
         fault=fault,
     )
 
@@ -134,7 +135,7 @@ def _settings(params: Params) -> dict[str, str]:
     }
 
 
-def _nothing(params: Params, fault: Fault, ran: program.Ran | None = None) -> Result:
+def _nothing(params: Params, fault: Fault, said: Said = SILENT) -> Result:
     """The result of a program that left nothing to measure but what it said."""
     return Result(
         headline=Headline(None, None, None, None),
@@ -154,7 +155,6 @@ def _nothing(params: Params, fault: Fault, ran: program.Ran | None = None) -> Re
         dtype=params.dtype,
         instrument_s=None,
         settings=_settings(params),
-        printed=ran.printed if ran else "",
-        warned=tuple(text for text, _ in ran.warned) if ran else (),
+        **said.fields(),
         fault=fault,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +13,7 @@ from lab.experiments.gradient_flow.schema import Params
 from lab.instruments.gradients.layer_watch import LayerWatch, Watched, blocks, owners
 from lab.program import run as program
 from lab.program.own_model import own_model
+from lab.records.program import SILENT, Said
 from lab.workloads.networks import (
     CLASSES,
     FAMILIES,
@@ -41,8 +42,7 @@ class Subject:
     """Mean square of the inputs."""
     tied: bool = False
     layers_cut: int = 0
-    printed: str = ""
-    warned: tuple[str, ...] = field(default=())
+    said: Said = SILENT
 
     def ordered(self, watch: LayerWatch) -> list[Watched]:
         """The layers as they ran; those that did not run last."""
@@ -129,6 +129,5 @@ def own_subject(ran: program.Ran) -> Subject:
         sizes[0] if sizes else None,
         tied=len({id(p) for p in parameters}) < len(parameters),
         layers_cut=max(len(layers) - MOST_LAYERS, 0),
-        printed=ran.printed,
-        warned=tuple(text for text, _ in ran.warned),
+        said=ran.said,
     )

@@ -10,7 +10,7 @@ from lab.experiments.memory_timeline.schema import Params, Result
 from lab.experiments.memory_timeline.settings import Setting
 from lab.experiments.memory_timeline.subject import SubjectError
 from lab.experiments.memory_timeline.tracking import Tracked
-from lab.instruments.memory.timeline import lives, peak, seen_bytes, thinned, timeline
+from lab.instruments.memory.timeline import lives, peak, thinned, timeline
 from lab.records.memory import (
     CATEGORIES,
     Allocator,
@@ -26,7 +26,6 @@ from lab.records.memory import (
     Seconds,
     Storages,
     Timeline,
-    Warned,
 )
 
 _CURVE_POINTS = 400
@@ -44,7 +43,7 @@ def result(
     book = chosen.reading
     rows = thinned(book)
     table = timeline(book, rows)
-    if not predicted and params.device == "cpu":
+    if chosen.book.for_allocator:
         table = replace(table, unseen=table.workspaces)
     alive, storages = lives(book, rows)
     highest = peak(book, rows)
@@ -76,8 +75,7 @@ def result(
         else time_reason,
         fit=Fit(params.card_bytes, highest.bytes, highest.bytes <= params.card_bytes, params.device),
         allocator_reason=_allocator_reason(params, predicted),
-        printed=chosen.printed,
-        warned=tuple(Warned(text, line) for text, line in dict.fromkeys(chosen.warned)),
+        **chosen.said.fields(),
         device=params.device,
         fault=chosen.fault,
         **parts,
@@ -103,8 +101,7 @@ def nothing(params: Params, error: SubjectError) -> Result:
         start=none,
         end=none,
         fit=Fit(params.card_bytes, 0, True, params.device),
-        printed=error.ran.printed,
-        warned=tuple(Warned(text, line) for text, line in error.ran.warned),
+        **error.ran.said.fields(),
         device=params.device,
         fault=error.fault,
         predicted=params.predict,
@@ -113,7 +110,9 @@ def nothing(params: Params, error: SubjectError) -> Result:
             ("operations", "recomputed_ops", "parameters", "without_gradient", "segments", "assumed_scalars"), 0
         ),
         **dict.fromkeys(("unseen_reason", "step_s_reason", "prediction_reason", "allocator_reason"), reason),
-        **dict.fromkeys(("unseen_bytes", "bare_peak_bytes", "step_s", "tracked_step_s", "prediction", "oom", "allocator"), None),
+        **dict.fromkeys(
+            ("unseen_bytes", "bare_peak_bytes", "step_s", "tracked_step_s", "prediction", "oom", "allocator"), None
+        ),
         saved_bytes=0,
         predicted_reason="",
     )
@@ -156,7 +155,7 @@ def prediction(predicted: Tracked, measured: Tracked | None) -> Prediction:
     if measured is not None:
         same = [o.name for o in predicted.reading.operations] == [o.name for o in measured.reading.operations]
         if same:
-            pairs = zip(seen_bytes(predicted.reading), seen_bytes(measured.reading), strict=True)
+            pairs = zip(predicted.seen, measured.seen, strict=True)
             gap = max(abs(a - b) for a, b in pairs)
     return Prediction(predicted.peak_bytes, curve(predicted), same, gap, predicted.book.assumed_scalars)
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import torch
 
-from lab.contract import Report
+from lab.contract import NotAvailableError, Report
 from lab.experiments.memory_timeline import assemble
 from lab.experiments.memory_timeline.clock import step_seconds
 from lab.experiments.memory_timeline.schema import Params, Result
@@ -29,8 +29,14 @@ from lab.experiments.memory_timeline.tracking import (
     track,
 )
 from lab.instruments.memory import allocator as memory_allocator
-from lab.instruments.memory.self_check import require_working
+from lab.instruments.memory.self_check import prediction_missing, require_working
 from lab.records.memory import Allocator, Change, Prediction, Run, Seconds
+from lab.torch_private import missing, require
+
+NEEDED = (
+    *("saved tensors", "versions", "node records", "checkpoint markers", "storages", "mode stacks", "dispatch modes"),
+    *("engine hooks", "engine sums", "tensor parts", "function transforms"),
+)
 
 REAL_BYTES = {"cpu": 2 << 30}
 """A real run may have this peak; the rest is predicted. On a GPU what is free on it."""
@@ -44,6 +50,7 @@ def run(params: Params, report: Report) -> Result:
     """Measure, or predict, what is in memory. Faults of a visitor's program do not raise: they are in ``fault``."""
     if params.device == "cuda" and not torch.cuda.is_available():
         raise ValueError("device = cuda: this host has no CUDA device, and predictions for CUDA need one. Use cpu.")
+    require(*NEEDED)
     require_working()
     with steady_collector():
         try:
@@ -81,7 +88,7 @@ class _Measurement:
             runs = self._runs()
             tried = self._changes(chosen, prediction)
             report(0.92, "running out of memory")
-            cap = params.cap_bytes or int(0.9 * chosen.seen_bytes)
+            cap = params.cap_bytes or int(0.9 * max(chosen.seen))
             oom = run_out_of_memory(params, cap, fake=self.predicted)
         report(0.98, "reading")
         return assemble.result(
@@ -103,6 +110,10 @@ class _Measurement:
 
     def _predict(self) -> tuple[Tracked | None, str]:
         """The same training on fake tensors; None with the reason where a program needs values."""
+        if why := prediction_missing():
+            if self.params.predict:
+                raise NotAvailableError(why)
+            return None, why
         try:
             found = track(self.params, fake=True)
         except SubjectError as error:
@@ -123,6 +134,8 @@ class _Measurement:
             return None, "On CUDA the allocator's own numbers say it."
         if chosen.fault:
             return None, "The run ended early."
+        if why := missing("allocation events"):
+            return None, why
         self.report(0.2, "once more without the instrument, under the allocator's eyes")
         try:
             return bare_peak_bytes(self.params), ""
@@ -169,6 +182,8 @@ class _Measurement:
     def _changes(self, chosen: Tracked, prediction: Tracked | None) -> tuple[Change, ...]:
         fake = self.predicted or (chosen.seconds > QUICK_S and prediction is not None)
         against = prediction if fake and prediction else chosen  # a prediction knows no workspaces: like with like
+        if fake and prediction_missing():
+            return ()
         found, settings = [], changes(self.params)
         deadline = time.monotonic() + 20
         for number, setting in enumerate(settings):
@@ -177,7 +192,7 @@ class _Measurement:
             self.report(0.65 + 0.25 * number / len(settings), f"what if: {setting.name}")
             tracked = self._tracked(setting.of(self.params), fake)
             if tracked and not tracked.fault:
-                found.append(assemble.change(setting, tracked, chosen, self.params.card_bytes, measured=not fake))
+                found.append(assemble.change(setting, tracked, against, self.params.card_bytes, measured=not fake))
         return tuple(sorted(found, key=lambda change: -change.saving_bytes))
 
     def _allocator_starts(self) -> bool:

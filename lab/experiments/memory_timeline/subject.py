@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from lab.contract import Fault, knobs
-from lab.experiments.memory_timeline.faults import fault_of, fault_of_error
+from lab.contract import Fault
 from lab.experiments.memory_timeline.schema import Params
 from lab.experiments.memory_timeline.settings import forward_only
 from lab.program import run as program
+from lab.program.explain import explain_fault
 from lab.program.own_model import OwnModelError, own_model
 from lab.workloads import models
 from lab.workloads.checkpointing import under_checkpoint
@@ -61,19 +61,13 @@ def recipe(params: Params) -> Recipe:
 
 
 def _own(params: Params) -> Subject:
-    limits = knobs(Params)["code"].program
-    assert limits is not None
-    ran = program.run_program(
-        params.code, program.namespace(), wall_s=0.5 * limits.wall_s, printed_bytes=limits.printed_bytes
-    )
+    ran = program.run_typed(params, share=0.5)
     if ran.ended:
-        raise SubjectError(fault_of(ran.ended.type, ran.ended.message, ran.ended.line), ran)
+        raise SubjectError(explain_fault(ran.ended), ran)
     try:
         return _own_training(params, ran)
-    except OwnModelError as error:
-        raise SubjectError(fault_of("OwnModelError", str(error), error.line), ran) from None
     except Exception as error:  # noqa: BLE001 - classes of the program may raise anything when they are looked at
-        raise SubjectError(fault_of_error(error), ran) from None
+        raise SubjectError(explain_fault(error), ran) from None
 
 
 def _own_training(params: Params, ran: program.Ran) -> Subject:

@@ -7,12 +7,11 @@ import gc
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from lab.contract import Fault
-from lab.experiments.memory_timeline.faults import fault_of_error, is_missing_kernel
 from lab.experiments.memory_timeline.schema import Params
 from lab.experiments.memory_timeline.subject import Subject, build
 from lab.instruments.memory import unseen as memory_unseen
@@ -20,8 +19,10 @@ from lab.instruments.memory.saved import saved_tensors
 from lab.instruments.memory.timeline import Reading, owners, read, seen_bytes
 from lab.instruments.memory.tracker import BEGIN, END, MemoryTrack, moment
 from lab.program import run as program
+from lab.program.explain import explain_fault, is_missing_kernel
 from lab.records.memory import CapHit, SavedTensor
-from lab.torch_private import FakeMode
+from lab.records.program import SILENT, Said, Warned
+from lab.torch_private import FakeMode, missing
 from lab.workloads.training_step import Watch
 
 
@@ -30,6 +31,8 @@ class Tracked:
     """What one tracked run gave."""
 
     book: MemoryTrack
+    seen: list[int]
+    """Most bytes that the dispatcher saw while each operation ran: what a prediction is about."""
     reading: Reading
     seconds: float
     """Of all steps, the instrument included."""
@@ -39,18 +42,12 @@ class Tracked:
     segments: int
     parameters: int
     without_gradient: int
-    printed: str
-    warned: list[tuple[str, int | None]]
+    said: Said
     fault: Fault | None
 
     @property
     def peak_bytes(self) -> int:
         return max(self.reading.totals)
-
-    @property
-    def seen_bytes(self) -> int:
-        """Peak of what the dispatcher sees, which a prediction is about."""
-        return max(seen_bytes(self.reading))
 
     @property
     def saved_bytes(self) -> int:
@@ -120,14 +117,16 @@ def track(params: Params, *, fake: bool) -> Tracked:
 
     Raises SubjectError when there is nothing to train.
     """
-    if fake or params.device != "cpu":
-        return _read(params, _trained(params, fake))
+    if fake or params.device != "cpu" or missing("allocation events"):
+        trained = _trained(params, fake)
+        return _read(params, trained, seen_bytes(trained.opened.book, params.device))
     kept: list[_Trained] = []
     recording = memory_unseen.recorded(lambda: kept.append(_trained(params, fake, for_allocator=True)))
     (trained,) = kept
+    seen = seen_bytes(trained.opened.book)
     moved = memory_unseen.add_unseen(trained.opened.book, recording)
     trained.opened.step_ends = [moved[event] for event in trained.opened.step_ends]
-    return _read(params, trained)
+    return _read(params, trained, seen)
 
 
 @dataclass
@@ -136,7 +135,7 @@ class _Trained:
 
     opened: _Opened
     seconds: float
-    warned: list[tuple[str, int | None]]
+    warned: tuple[Warned, ...]
     fault: Fault | None
 
 
@@ -150,18 +149,21 @@ def _trained(params: Params, fake: bool, *, for_allocator: bool = False) -> _Tra
         except Exception as error:
             if params.model != "own" and not is_missing_kernel(error):
                 raise
-            fault = fault_of_error(error)
+            fault = explain_fault(error)
         seconds = time.perf_counter() - started
         if fault:
             opened.step_done()
-    return _Trained(opened, seconds, [(str(w.message)[:1000], None) for w in caught], fault)
+    warned = tuple(Warned(str(w.message)[:1000], None) for w in caught)
+    return _Trained(opened, seconds, warned, fault)
 
 
-def _read(params: Params, trained: _Trained) -> Tracked:
+def _read(params: Params, trained: _Trained, seen: list[int]) -> Tracked:
     opened, ran = trained.opened, trained.opened.subject.ran
     parameters = list(opened.subject.training.task.model.parameters())
+    said = ran.said if ran else SILENT
     return Tracked(
         opened.book,
+        seen,
         read(opened.book, params.device),
         trained.seconds,
         opened.step_ends,
@@ -169,8 +171,7 @@ def _read(params: Params, trained: _Trained) -> Tracked:
         opened.subject.segments,
         sum(p.numel() for p in parameters),
         sum(p.requires_grad and p.grad is None for p in parameters),
-        ran.printed if ran else "",
-        [*(ran.warned if ran else ()), *trained.warned],
+        replace(said, warned=tuple(dict.fromkeys([*said.warned, *trained.warned]))),
         trained.fault,
     )
 

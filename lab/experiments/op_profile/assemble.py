@@ -13,9 +13,12 @@ from lab.instruments.profiling.places import NOWHERE, Place, same_operations
 from lab.instruments.profiling.step_clock import spread
 from lab.instruments.profiling.tables import Calls, group, merge_calls
 from lab.records.profiling import CallTree, Iteration, Overhead, Trap
+from lab.records.program import SILENT, Said
 
 
-def result_of(params: Params, measured: Measured, notes: Sequence[str], trap: Trap | None) -> Result:
+def result_of(
+    params: Params, measured: Measured, notes: Sequence[str], trap: Trap | None, said: Said = SILENT
+) -> Result:
     """Tables, verdict and timeline of the profiled steps."""
     on_device = params.device != "cpu"
     trees = measured.trees
@@ -45,6 +48,7 @@ def result_of(params: Params, measured: Measured, notes: Sequence[str], trap: Tr
         notes=tuple(notes),
         device=params.device,
         fault=measured.fault,
+        **said.fields(),
     )
 
 

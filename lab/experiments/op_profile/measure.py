@@ -19,19 +19,28 @@ from contextlib import contextmanager
 import torch
 from torch.profiler import record_function
 
-from lab.contract import Fault, Report
+from lab.contract import Report
 from lab.experiments.op_profile.assemble import result_of
 from lab.experiments.op_profile.schema import Params, Result
 from lab.experiments.op_profile.steps import ROOT, Measured, clocked_step, profiled_step
-from lab.experiments.op_profile.subject import FILES, Subject, compile_fault, fault_of_error, is_missing_kernel, subject
+from lab.experiments.op_profile.subject import (
+    FILES,
+    NoStep,
+    Subject,
+    compile_fault,
+    fault_of,
+    subject,
+)
 from lab.experiments.op_profile.traps import spring
 from lab.instruments.profiling.ceilings import best_of, measure_ceilings
 from lab.instruments.profiling.places import CallMarks
-from lab.instruments.profiling.session import OpSession, unavailable
+from lab.instruments.profiling.session import OpSession
 from lab.instruments.profiling.step_clock import PartClock, timed, unmarked
 from lab.instruments.profiling.tree import build_tree
 from lab.program import run as program
+from lab.program.explain import is_missing_kernel
 from lab.records.profiling import Iteration
+from lab.torch_private import require
 from lab.workloads.profiled_step import Step
 
 EVENTS = 100_000
@@ -44,21 +53,19 @@ _OWN_S, _OURS_S = 10.0, 60.0
 
 def run(params: Params, report: Report) -> Result:
     """Measure one training step. Faults of a visitor's program do not raise: they are in ``fault``."""
+    require("profiler events")
     report(0.0, "building the model")
-    if why := unavailable():
-        missing = Fault("NotAvailable", f"Profiles cannot be read with torch {torch.__version__}: {why}")
-        return result_of(params, Measured(fault=missing), (), None)
     trap = spring(params.trap, params.device)
     with program.torch_defaults(params.seed, params.device if params.model == "own" else "cpu"):
         found = subject(params)
-        if isinstance(found, Fault):
-            return result_of(params, Measured(fault=found), (), trap)
+        if isinstance(found, NoStep):
+            return result_of(params, Measured(fault=found.fault), (), trap, found.said)
         try:
             measured = _measure(params, found, report)
         finally:
             found.step.close()
     report(0.95, "reading the profile")
-    return result_of(params, measured, found.notes, trap)
+    return result_of(params, measured, found.notes, trap, found.said)
 
 
 def _measure(params: Params, found: Subject, report: Report) -> Measured:
@@ -76,7 +83,7 @@ def _measure(params: Params, found: Subject, report: Report) -> Measured:
             measured.ceilings = best_of(before, measure_ceilings(params.device, _dtype(params)))
     except Exception as error:
         if params.model == "own" or is_missing_kernel(error):
-            measured.fault = fault_of_error(error)
+            measured.fault = fault_of(error, params)
         elif params.compile and not measured.iterations:
             measured.fault = compile_fault(error)
         else:

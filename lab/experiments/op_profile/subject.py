@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import torch
 
-from lab.contract import Fault, knobs
+from lab.contract import Fault
 from lab.experiments.op_profile.schema import Params
 from lab.program import run as program
+from lab.program.explain import Row, explain_fault
 from lab.program.own_model import EXAMPLE, OwnModelError, own_model
+from lab.records.program import SILENT, Ended, Said
 from lab.workloads import models
 from lab.workloads.profiled_step import LoadedStep, Loading, OwnStep, Placement, Step
 from lab.workloads.training_step import Recipe
@@ -25,10 +26,19 @@ class Subject:
 
     step: Step
     notes: tuple[str, ...] = ()
+    said: Said = SILENT
 
 
-def subject(params: Params) -> Subject | Fault:
-    """Build it. A fault of the visitor's program is returned."""
+@dataclass(frozen=True)
+class NoStep:
+    """A program that gives no step, and why."""
+
+    fault: Fault
+    said: Said = SILENT
+
+
+def subject(params: Params) -> Subject | NoStep:
+    """Build it. A program that gives no step is data."""
     recipe = Recipe(
         optimizer=params.optimizer,  # pyright: ignore[reportArgumentType] - the knob's choices are the recipe's
         optimizer_impl=params.optimizer_impl,  # pyright: ignore[reportArgumentType]
@@ -56,29 +66,28 @@ def _without_effect(params: Params) -> list[str]:
     return notes
 
 
-def _own_subject(params: Params, recipe: Recipe) -> Subject | Fault:
+def _own_subject(params: Params, recipe: Recipe) -> Subject | NoStep:
     if not params.code.strip():
-        return Fault(
-            "OwnModelError",
-            f"There is no program. Write one that defines model and batch, such as:\n{EXAMPLE}",
-            explanation="model = own profiles a training step of the model that your program defines.",
-            repair="Type it into the editor and press Run, or take the preset called your own model.",
+        return NoStep(
+            Fault(
+                "OwnModelError",
+                f"There is no program. Write one that defines model and batch, such as:\n{EXAMPLE}",
+                explanation="model = own profiles a training step of the model that your program defines.",
+                repair="Type it into the editor and press Run, or take the preset called your own model.",
+            )
         )
-    limits = knobs(Params)["code"].program
-    assert limits is not None
-    names = program.namespace()
-    ran = program.run_program(params.code, names, wall_s=0.3 * limits.wall_s, printed_bytes=limits.printed_bytes)
+    ran = program.run_typed(params, share=0.3)
     if ran.ended:
-        return fault_of(ran.ended.type, ran.ended.message, ran.ended.line)
+        return NoStep(fault_of(ran.ended, params), ran.said)
     try:
         own = own_model(ran.namespace)
         if params.precision == "bf16":
             own.model.to(torch.bfloat16)
         if not any(p.requires_grad for p in own.model.parameters()):
             raise OwnModelError("The model has no parameter that requires gradients: there is nothing to train.")
-        return Subject(OwnStep(own.model, own.loss, recipe, params.device), tuple(_unused(params)))
+        return Subject(OwnStep(own.model, own.loss, recipe, params.device), tuple(_unused(params)), ran.said)
     except Exception as error:  # noqa: BLE001 - classes of the program may raise anything when they are looked at
-        return fault_of_error(error)
+        return NoStep(fault_of(error, params), ran.said)
 
 
 def _unused(params: Params) -> list[str]:
@@ -86,42 +95,23 @@ def _unused(params: Params) -> list[str]:
     return [f"{', '.join(given)}: no effect on a program's own batch."] if given else []
 
 
-_MISSING_KERNEL = r"could not create a primitive"
-_KNOWN = [
-    (_MISSING_KERNEL, "oneDNN, which runs this operation on a CPU, has no kernel for it in this dtype on this processor.", "Set precision to fp32 or bf16_autocast."),
-    (r"^OwnModelError", "The program ran. What it left does not make a training step yet.", ""),
-    (r"^TimeLimit", "The program did not come to an end in time.", "Use a smaller model or batch, or fewer steps."),
-    (r"^MemoryLimit", "The program asked for more memory than one run may use.", "Use a smaller model or batch."),
-    (r"^Refused", "", "The names torch, nn, F and math are there without import."),
-    (r"^(SyntaxError|IndentationError|TabError)", "Python cannot read the program at this place.", "Look at the mark, and at the end of the line before it."),
-    (r"^NameError", "The name is not defined at this point.", "torch, nn, F and math are given; everything else must be assigned first."),
-    (r"does not require grad", "The loss has no way back to a parameter: frozen, detached, or computed under no_grad.", "Compute the loss from model(inputs) with gradients on."),
-    (r"same dtype|expected scalar type|must have the same dtype", "Two tensors have different dtypes, and this operation does not convert.", "Convert inputs and model to one dtype. Precision bf16 converts the model, not your batch."),
-    (r"cannot be multiplied|must match|Expected input batch_size", "The shapes do not fit together.", "Inner sizes of a matrix product must be equal; print the shapes on the line before."),
-    (r"[Pp]rofil", "A program may not profile while it is being profiled: a second session empties the first.", "Leave torch.profiler out of the program."),
-]  # fmt: skip
+_ROWS = (
+    Row(
+        r"ProfileLostError|[Pp]rofiler (is )?already|[Cc]an't disable Kineto profiler",
+        "A program may not profile while it is being profiled: a second session empties the first.",
+        "Leave torch.profiler out of the program.",
+    ),
+)
+_CONVERTED = Row(
+    r"expected .* same dtype|must have the same dtype|expected scalar type",
+    "Two tensors have different dtypes, and this operation does not convert. Precision bf16 converts the model, not your batch.",
+    "Convert the batch to bfloat16, or set precision to fp32.",
+)
 
 
-def fault_of(kind: str, message: str, line: int | None = None) -> Fault:
-    """With the explanation that is known for it."""
-    for pattern, explanation, repair in _KNOWN:
-        if re.search(pattern, f"{kind}: {message}"):
-            return Fault(kind, message, line, explanation, repair)
-    return Fault(kind, message, line)
-
-
-def fault_of_error(error: Exception) -> Fault:
-    """Of what the visitor's model or loss raised while it ran."""
-    if isinstance(error, OwnModelError):
-        return fault_of("OwnModelError", str(error), error.line)
-    memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
-    kind = "MemoryLimit" if memory else type(error).__name__
-    return fault_of(kind, str(error)[:4000], program.program_line(error.__traceback__))
-
-
-def is_missing_kernel(error: Exception) -> bool:
-    """The library has no kernel for this operation here: a fact of the processor, whoever wrote the model."""
-    return re.search(_MISSING_KERNEL, str(error)) is not None
+def fault_of(cause: Ended | BaseException, params: Params) -> Fault:
+    """With what this page knows of it."""
+    return explain_fault(cause, rows=(*_ROWS, _CONVERTED) if params.precision == "bf16" else _ROWS)
 
 
 def compile_fault(error: Exception) -> Fault:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from lab.contract import Fault, Report, knobs
-from lab.experiments.train_eval.faults import batchnorm_fault, program_fault
+from lab.contract import Fault, Report
+from lab.experiments.train_eval.faults import batchnorm_fault
 from lab.experiments.train_eval.schema import Params, Result, Scan
 from lab.experiments.train_eval.studies.batchnorm_freezing import read_recomputed, read_treatments
 from lab.experiments.train_eval.studies.batchnorm_gaps import BATCH_SIZES, serving_rows, size_rows
@@ -23,7 +23,9 @@ from lab.experiments.train_eval.studies.norm_reach import read_reach
 from lab.experiments.train_eval.studies.switches import read_switches
 from lab.instruments.modes.scan import scan_modes
 from lab.program import run as program
-from lab.program.own_model import OwnModelError, first_tensor, own_model
+from lab.program.explain import explain_fault
+from lab.program.own_model import first_tensor, own_model
+from lab.torch_private import require
 from lab.workloads.mode_models import convnet, small_net, transformer
 from lab.workloads.norm_batches import batch_of
 
@@ -34,6 +36,7 @@ CHOSEN = ("shift", "scale", "treatment", "mode", "gradients", "batch", "p", "sam
 
 def run(params: Params, report: Report) -> Result:
     """Measure what the view and the study ask for. A fault of the visitor's model, or of a batch that torch refuses, is data."""
+    require("function transforms", "mode stacks")
     params = params.settled()
     chosen = {name: getattr(params, name) for name in CHOSEN}
     report(0.0, f"running the {params.view} view")
@@ -144,23 +147,20 @@ def _mean_loss(model: torch.nn.Module, loss: Callable[[], torch.Tensor], mode: b
 
 
 def _own(params: Params, report: Report) -> Result:
-    limits = knobs(Params)["code"].program
-    assert limits is not None
     nothing = replace(_empty(params, scan=Scan("own", None, "", None, None, None)), module="", shape=())
     if not params.code.strip():
         missing = "Write a program that defines model and batch, then press Run."
         return replace(
             nothing, fault=Fault("Refused", missing, repair="model = nn.Sequential(...); batch = torch.randn(...)")
         )
-    names = program.namespace()
     with program.torch_defaults(params.seed, params.device):
-        ran = program.run_program(params.code, names, wall_s=0.5 * limits.wall_s, printed_bytes=limits.printed_bytes)
-        nothing = replace(nothing, printed=ran.printed)
+        ran = program.run_typed(params, share=0.5)
+        nothing = replace(nothing, **ran.said.fields())
         if ran.ended:
-            return replace(nothing, fault=program_fault(ran.ended.type, ran.ended.message, ran.ended.line))
+            return replace(nothing, fault=explain_fault(ran.ended))
         report(0.4, "scanning the model")
         try:
-            own = own_model(names)
+            own = own_model(ran.namespace)
             modes = scan_modes(
                 own.model,
                 lambda: first_tensor(own.model(*own.inputs)),
@@ -170,11 +170,8 @@ def _own(params: Params, report: Report) -> Result:
             )
             nothing = replace(nothing, scan=Scan("own", modes, "", None, None, None))
             trained, evaluated = _losses(own.model, own.loss, params.seed)
-        except OwnModelError as error:
-            return replace(nothing, fault=Fault("OwnModelError", str(error), error.line))
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the visitor's model may raise anything, and is told what
-            line = program.program_line(error.__traceback__)
-            return replace(nothing, fault=program_fault(type(error).__name__, program.message_of(error), line))
+            return replace(nothing, fault=explain_fault(error))
     return replace(nothing, scan=Scan("own", modes, own.loss_name, trained, evaluated, None))
 
 

@@ -17,6 +17,7 @@ from lab.experiments.train_eval.studies.mc_dropout import McReading
 from lab.experiments.train_eval.studies.norm_reach import Reach
 from lab.experiments.train_eval.studies.switches import SwitchRow
 from lab.instruments.modes.scan import ModelScan
+from lab.records.program import Said
 
 VIEWS = ("dropout", "batchnorm", "switches", "scan")
 STUDIES = {
@@ -184,7 +185,7 @@ class Scan:
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Said):
     """One part a view; None where the view did not ask for it."""
 
     view: str
@@ -209,6 +210,4 @@ class Result:
     """Values of the knobs that figures and findings refer to."""
     device: str = "cpu"
     dtype: str = "float32"
-    printed: str = ""
-    """What the visitor's program printed."""
     fault: Fault | None = None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from lab import torch_private
+
+if TYPE_CHECKING:
+    from torch.multiprocessing.reductions import StorageWeakRef
 
 
 @dataclass(eq=False, slots=True)

@@ -57,7 +57,9 @@ def _life(
 ) -> Iterator[Span]:
     fixed = _fixed_category(storage, events)
     recomputed = storage.region >= 0 and _is_recomputed(storage, events, regions)
-    born, died = (next((passes[event.op] for _, event in events if event.kind == kind), None) for kind in ("born", "died"))
+    born, died = (
+        next((passes[event.op] for _, event in events if event.kind == kind), None) for kind in ("born", "died")
+    )
     rest = _AT["recomputed" if recomputed else "temporaries" if born == died else "held"]
     first_save = next((position for position, event in events if event.kind == "saved"), -1)
     holders, size, start, category = 0, 0, 0, rest

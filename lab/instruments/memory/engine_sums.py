@@ -19,25 +19,25 @@ from typing import Any
 import torch
 from torch.autograd.graph import Node
 
-from lab.torch_private import is_leaf_node, running_node
-from lab.torch_private.engine_sums import (
+from lab.torch_private import (
     called_by_engine,
     engine_alone_holds,
     feeders,
+    is_leaf_node,
     listen_to_engine,
+    operator,
+    running_node,
+    sparse_parts,
     stop_listening_to_engine,
 )
 
-_ATEN = torch.ops.aten
-_ADD, _CLONE = _ATEN.add.Tensor, _ATEN.clone.default
+_ADD, _CLONE = operator("aten.add.Tensor"), operator("aten.clone.default")
 _IN_PLACE = {
-    _ADD: _ATEN.add_.Tensor,
-    _ATEN.scatter.src: _ATEN.scatter_.src,
-    _ATEN.scatter_add.default: _ATEN.scatter_add_.default,
-    _ATEN.index_add.default: _ATEN.index_add_.default,
-    _ATEN.index_put.default: _ATEN.index_put_.default,
-    _ATEN.masked_scatter.default: _ATEN.masked_scatter_.default,
-    _ATEN.put.default: _ATEN.put_.default,
+    operator(f"aten.{name}.{overload}"): operator(f"aten.{name}_.{overload}")
+    for name, overload in (
+        *(("add", "Tensor"), ("scatter", "src"), ("scatter_add", "default"), ("index_add", "default")),
+        *(("index_put", "default"), ("masked_scatter", "default"), ("put", "default")),
+    )
 }
 DIFFERENT = {*_IN_PLACE, _CLONE}
 """Operations that a bare run may do in other bytes."""
@@ -85,5 +85,5 @@ class EngineSums:
 
 def same_parts(sparse: torch.Tensor, **options: Any) -> torch.Tensor:
     """Another tensor of the same indices and values, as a leaf takes its first gradient over."""
-    parts = sparse._indices(), sparse._values()
+    parts = sparse_parts(sparse)
     return torch.sparse_coo_tensor(*parts, sparse.shape, is_coalesced=sparse.is_coalesced(), check_invariants=False)

@@ -9,7 +9,7 @@ import torch
 from torch.autograd.graph import Node, saved_tensors_hooks
 
 from lab.instruments.memory.ledger import Event, Ledger, storages_of
-from lab.torch_private import in_backward, node_metadata
+from lab.torch_private import in_backward, node_metadata, version
 
 if TYPE_CHECKING:
     from lab.instruments.memory.tracker import MemoryTrack
@@ -23,7 +23,7 @@ class Held:
 
     __slots__ = ("alias", "ledger", "numbers", "version")
 
-    def __init__(self, alias: torch.Tensor, version: int, numbers: list[int], ledger: Ledger) -> None:
+    def __init__(self, alias: torch.Tensor, version: int | None, numbers: list[int], ledger: Ledger) -> None:
         self.alias, self.version, self.numbers, self.ledger = alias, version, numbers, ledger
 
     def __del__(self) -> None:
@@ -117,13 +117,14 @@ class Hooks:
             self._track.quiet = False
         ledger.role(alias, "saved")
         numbers = [n for s in storages_of(alias) if (n := ledger.number(s)) is not None]
-        return Held(alias, -1 if tensor.is_inference() else tensor._version, numbers, ledger)
+        return Held(alias, version(tensor), numbers, ledger)
 
     def _unpack(self, held: Held) -> torch.Tensor:
-        if held.version >= 0 and held.alias._version != held.version:  # torch does not check where hooks are installed
+        now = None if held.version is None else version(held.alias)
+        if now != held.version:  # torch does not check where hooks are installed
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
-                f"{held.alias.dtype} {list(held.alias.shape)} is at version {held.alias._version}; "
+                f"{held.alias.dtype} {list(held.alias.shape)} is at version {now}; "
                 f"expected version {held.version} instead"
             )
         return held.alias

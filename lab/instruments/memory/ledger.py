@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from lab.torch_private import is_traceable_wrapper_subclass
+from lab.torch_private import is_traceable_wrapper_subclass, sparse_parts
 
 Role = Literal["gradient", "optimizer state", "saved"]
 BEFORE = "before the run"
@@ -151,6 +151,9 @@ def storages_of(tensor: torch.Tensor) -> Iterator[torch.UntypedStorage]:
                 yield from storages_of(part)
     elif tensor.layout is torch.strided:
         yield tensor.untyped_storage()
+    elif tensor.layout is torch.sparse_coo:
+        for part in sparse_parts(tensor):
+            yield from storages_of(part)
     else:
         for read in _PARTS.get(tensor.layout, ()):
             yield from storages_of(getattr(tensor, read)())
@@ -158,7 +161,6 @@ def storages_of(tensor: torch.Tensor) -> Iterator[torch.UntypedStorage]:
 
 _ROWS, _COLUMNS = ("crow_indices", "col_indices", "values"), ("ccol_indices", "row_indices", "values")
 _PARTS = {
-    torch.sparse_coo: ("_indices", "_values"),
     torch.sparse_csr: _ROWS,
     torch.sparse_bsr: _ROWS,
     torch.sparse_csc: _COLUMNS,

@@ -13,12 +13,9 @@ from lab import torch_private
 from lab.instruments.memory.timeline import peak, read, thinned
 from lab.instruments.memory.tracker import BEGIN, END, MemoryTrack, moment
 from lab.instruments.memory.unseen import add_unseen, peak_bytes, recorded
+from lab.torch_private import NotAvailableError
 
 _ROWS, _IN, _HIDDEN, _OUT = 32, 64, 128, 10
-
-
-class NotAvailableError(RuntimeError):
-    """The instrument does not hold on this torch; the message says which check failed."""
 
 
 def _mlp_step(fake: bool) -> tuple[MemoryTrack, int]:
@@ -80,13 +77,23 @@ SELF_TESTS: dict[str, Callable[[], None]] = {
 }
 
 
-@cache
 def require_working() -> None:
     """Raise NotAvailableError when the track does not hold here. Checked once a process."""
-    for name, test in SELF_TESTS.items():
-        try:
-            test()
-        except Exception as error:
-            raise NotAvailableError(
-                f"not available with torch {torch.__version__}: {name} failed ({type(error).__name__}: {error})"[:500]
-            ) from error
+    needed = [_measured_closed_form] if torch_private.missing("allocation events") else SELF_TESTS.values()
+    if why := next(filter(None, (_broken(test) for test in needed if test is not _predicted_closed_form)), ""):
+        raise NotAvailableError(why)
+
+
+def prediction_missing() -> str:
+    """Why there are no predictions on fake tensors here; empty when there are."""
+    return torch_private.missing("fake tensors") or _broken(_predicted_closed_form)
+
+
+@cache
+def _broken(test: Callable[[], None]) -> str:
+    try:
+        test()
+    except Exception as error:  # noqa: BLE001 - an unknown release may raise anything; the reason is shown
+        name = next(name for name, known in SELF_TESTS.items() if known is test)
+        return f"{name}: not available with torch {torch.__version__} ({type(error).__name__}: {error})"[:500]
+    return ""

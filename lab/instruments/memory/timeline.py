@@ -28,8 +28,6 @@ class Reading:
     totals: list[int]
     instants: list[tuple[int, int]]
     """(operation, event) a row: the event after which most was alive while that operation ran."""
-    ops: list[int]
-    """Operation of each event."""
 
     def categories(self, event: int) -> dict[str, int]:
         """Bytes per category after an event."""
@@ -53,9 +51,8 @@ def read(track: MemoryTrack, device: str = "cpu") -> Reading:
             now[category] += size
         states.append(now.copy())
     totals = [sum(state) for state in states]
-    ops = [event.op for event in ledger.events]
-    instants = _instants(ops, totals, len(track.operations))
-    return Reading(track.operations, ledger.storages, found, states, totals, instants, ops)
+    instants = _instants([event.op for event in ledger.events], totals, len(track.operations))
+    return Reading(track.operations, ledger.storages, found, states, totals, instants)
 
 
 def _instants(op_of_event: list[int], totals: list[int], operations: int) -> list[tuple[int, int]]:
@@ -71,11 +68,18 @@ def _instants(op_of_event: list[int], totals: list[int], operations: int) -> lis
     return found if totals else []
 
 
-def seen_bytes(reading: Reading) -> list[int]:
-    """Most bytes that the dispatcher saw alive while each operation ran, the state before the first one included."""
-    unseen = CATEGORIES.index("workspaces")
-    totals = [total - state[unseen] for total, state in zip(reading.totals, reading.states, strict=True)]
-    return [totals[event] for _, event in _instants(reading.ops, totals, len(reading.operations))]
+def seen_bytes(track: MemoryTrack, device: str = "cpu") -> list[int]:
+    """Most bytes that the dispatcher saw alive while each operation ran, the state before the first one included.
+
+    For a track whose ledger holds nothing else yet.
+    """
+    now, totals, sizes = 0, [], {}
+    for event in track.ledger.events:
+        if track.ledger.storages[event.storage].device == device and event.kind in ("born", "resized", "died"):
+            now += event.value - sizes.get(event.storage, 0)
+            sizes[event.storage] = event.value
+        totals.append(now)
+    return [totals[event] for _, event in _instants([e.op for e in track.ledger.events], totals, len(track.operations))]
 
 
 def thinned(reading: Reading, most: int = MOST_ROWS) -> list[tuple[int, int]]:
@@ -158,4 +162,3 @@ def owners(reading: Reading, event: int, most: int = OWNERS) -> tuple[Owner, ...
 def owner_module(storage: Storage) -> str:
     """The module a storage belongs to: for a parameter or buffer the one that registered it."""
     return storage.name.rpartition(".")[0] if storage.static in ("parameters", "buffers") else storage.module
-

@@ -18,21 +18,23 @@ from lab.torch_private import (
     DataDependentOutputException,
     FakeTensor,
     TorchDispatchMode,
+    can_decompose,
     in_backward,
     node_metadata,
+    operator,
     running_node,
 )
 
 _UNSEEN_BY_DESIGN = {
     torch.ops.prim.device.default,
-    torch.ops.profiler._record_function_enter_new.default,
-    torch.ops.profiler._record_function_exit._RecordFunction,
+    operator("profiler._record_function_enter_new.default"),
+    operator("profiler._record_function_exit._RecordFunction"),
 }
 """No computation, and fake tensors run other numbers of them than real ones."""
-_READ_SCALAR = torch.ops.aten._local_scalar_dense.default
+_READ_SCALAR = operator("aten._local_scalar_dense.default")
 _ITEM = torch.ops.aten.item.default
 _LIFT = torch.ops.aten.lift_fresh.default
-_CAST = torch.ops.aten._to_copy.default
+_CAST = operator("aten._to_copy.default")
 _ZEROS = ("zeros", "new_zeros", "zeros_like")
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 
@@ -84,7 +86,7 @@ class MemoryTrack(TorchDispatchMode):
     ) -> None:
         super().__init__()
         self.ledger = Ledger(with_addresses=for_allocator)
-        self._ranges = for_allocator
+        self.for_allocator = for_allocator
         self.hooks = Hooks(self, modules, optimizer)
         self._sums = EngineSums()
         self.inputs = dict(inputs or {})
@@ -108,7 +110,7 @@ class MemoryTrack(TorchDispatchMode):
         self._collects = gc.isenabled()
         gc.collect()  # cyclic garbage would die at some later operation
         gc.disable()
-        if self._ranges:
+        if self.for_allocator:
             moment(BEGIN)
         self.hooks.enter()
         self._sums.enter()
@@ -118,7 +120,7 @@ class MemoryTrack(TorchDispatchMode):
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
-        if self._ranges:
+        if self.for_allocator:
             moment(END)
         self._sums.leave()
         self.hooks.leave()
@@ -140,7 +142,7 @@ class MemoryTrack(TorchDispatchMode):
         kwargs = kwargs or {}
         if self.quiet or func in _UNSEEN_BY_DESIGN:
             return func(*args, **kwargs)
-        if func is _ITEM or (torch.is_inference_mode_enabled() and func._can_decompose()):
+        if func is _ITEM or (torch.is_inference_mode_enabled() and can_decompose(func)):
             return self._parts_of(func, args, kwargs)
         if func in DIFFERENT and in_backward():
             func = self._sums.bare(func, args, self._are_fresh_zeros(args))
@@ -152,7 +154,7 @@ class MemoryTrack(TorchDispatchMode):
         if func is not _LIFT:
             for tensor in _tensors(args):
                 self._seen_before(tensor)
-        with record_function(f"{RANGE}{self.ledger.op}") if self._ranges else _NO_RANGE:
+        with record_function(f"{RANGE}{self.ledger.op}") if self.for_allocator else _NO_RANGE:
             out = self._scalar(func, args, kwargs) if func is _READ_SCALAR else func(*args, **kwargs)
         for tensor in _tensors((out,)):
             self._result(tensor, func, operation, args)

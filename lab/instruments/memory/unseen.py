@@ -9,7 +9,7 @@ of their own, in the allocator's order: after that the totals are the allocator'
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -17,7 +17,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from lab.instruments.memory.ledger import BEFORE, Event, Ledger, Storage
 from lab.instruments.memory.tracker import BEGIN, END, RANGE, MemoryTrack
-from lab.torch_private.allocator_events import Allocation, allocator_events
+from lab.torch_private import Allocation, allocator_events
 
 _NUMBER_BYTES = 16
 """An operator wraps its numbers in tensors of at most this size, and under a dispatch mode once more: left out."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
 from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from lab import torch_private
 from lab.instruments.profiling.events import Events, read_events
 
 _ONE_AT_A_TIME = threading.Lock()
@@ -30,19 +28,6 @@ def only_session() -> Iterator[None]:
         yield
     finally:
         _ONE_AT_A_TIME.release()
-
-
-@cache
-def unavailable() -> str:
-    """Why profiles cannot be read on this torch; empty when they can."""
-    try:
-        with only_session():
-            torch_private.SELF_TESTS["profiled operations are read in memory"]()
-    except SessionBusyError:
-        raise
-    except Exception as error:  # noqa: BLE001 - an unknown release may raise anything; the reason is shown
-        return f"{type(error).__name__}: {error}"[:300]
-    return ""
 
 
 class OpSession:

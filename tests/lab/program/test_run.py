@@ -15,6 +15,7 @@ from lab import wire
 from lab.contract import ParamsError
 from lab.experiments.autograd_graph import Params
 from lab.program.run import FILE, IMPORTS, Ran, namespace, run_program, torch_defaults, variables
+from lab.records.program import Warned
 
 
 def go(code: str, *, wall_s: float = 4.0, printed_bytes: int = 1000) -> Ran:
@@ -129,8 +130,8 @@ def test_source_that_is_no_text(code: str) -> None:
 def test_printed_surrogates_and_bytes_reach_the_wire() -> None:
     ran = go("print('\\ud800', '\\x00', 'é', chr(0x10FFFF))\n'\\udfff'\n")
     assert ran.ended is None
-    assert wire.loads(wire.dumps(ran.printed)) == ran.printed
-    assert ran.echo == "'\\udfff'"
+    assert wire.loads(wire.dumps(ran.said.printed)) == ran.said.printed
+    assert ran.said.echo == "'\\udfff'"
 
 
 def test_time_limit_ends_a_loop_and_cannot_be_caught() -> None:
@@ -157,14 +158,14 @@ def test_output_limit_keeps_what_was_printed() -> None:
     assert ran.ended
     assert (ran.ended.type, ran.ended.line) == ("OutputLimit", 2)
     assert "100 bytes" in ran.ended.message
-    assert len(ran.printed.encode()) <= 100
-    assert ran.printed.startswith("line 0\nline 1\n")
+    assert len(ran.said.printed.encode()) <= 100
+    assert ran.said.printed.startswith("line 0\nline 1\n")
 
 
 def test_output_is_limited_in_bytes_not_in_characters() -> None:
     ran = go("print('é' * 80)\n", printed_bytes=100)
     assert ran.ended
-    assert len(ran.printed.encode()) <= 100
+    assert len(ran.said.printed.encode()) <= 100
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,7 @@ def test_out_of_memory_has_one_name(code: str) -> None:
 def test_the_last_expression_is_echoed(code: str, echo: str) -> None:
     ran = go(code)
     assert ran.ended is None
-    assert ran.echo == echo
+    assert ran.said.echo == echo
 
 
 def test_a_repr_that_fails_is_a_fault_of_the_program() -> None:
@@ -215,11 +216,22 @@ def test_warnings_have_lines() -> None:
     ran = go(
         "import warnings\nx = 1\nwarnings.warn('mine')\nfor _ in range(3):\n    warnings.warn('again', stacklevel=1)\n"
     )
-    assert ran.warned == [("mine", 3), ("again", 5)]
-    assert go("import warnings\nfor i in range(100):\n    warnings.warn(str(i))\n").warned[-1] == ("49", 3)
-    assert go("import warnings\nwarnings.warn('old', DeprecationWarning)\n").warned == [("old", 2)]
-    assert go("x = torch.ones(1, requires_grad=True)\ny = x * 2\n\ny.grad\n").warned[0][1] == 4
-    assert go("x = 1\ntorch.nn.functional.mse_loss(torch.ones(2, 1), torch.ones(2))\n").warned[0][1] == 2
+    assert ran.said.warned == (Warned("mine", 3), Warned("again", 5))
+    assert go("import warnings\nfor i in range(100):\n    warnings.warn(str(i))\n").said.warned[-1] == Warned("49", 3)
+    assert go("import warnings\nwarnings.warn('old', DeprecationWarning)\n").said.warned == (Warned("old", 2),)
+    assert go("x = torch.ones(1, requires_grad=True)\ny = x * 2\n\ny.grad\n").said.warned[0].line == 4
+    assert go("x = 1\ntorch.nn.functional.mse_loss(torch.ones(2, 1), torch.ones(2))\n").said.warned[0].line == 2
+
+
+def test_a_warning_shows_the_frames_of_the_program_alone() -> None:
+    ran = go(
+        "def root(x):\n    return x.sqrt()\nx = torch.zeros(2, requires_grad=True)\n"
+        "with torch.autograd.detect_anomaly():\n    (root(x) * 0).sum().backward()\n"
+    )
+    assert ran.ended
+    (told,) = (w.text for w in ran.said.warned if "Traceback of forward call" in w.text)
+    assert re.findall(r'File "(.*)", line (\d+)', told) == [(FILE, "5"), (FILE, "2")]
+    assert "return x.sqrt()" in told
 
 
 def test_what_a_program_sets_is_put_back() -> None:
@@ -243,14 +255,14 @@ def test_what_a_program_sets_is_put_back() -> None:
 def test_seeds_repeat(code: str) -> None:
     def drawn(seed: int) -> str:
         with torch_defaults(seed, "cpu"):
-            return go(code).echo
+            return go(code).said.echo
 
     assert drawn(1) == drawn(1) != drawn(2)
 
 
 def test_stdout_and_stderr_are_captured(capsys: pytest.CaptureFixture[str]) -> None:
     ran = go("print('out')\nimport warnings\nprint('x', end='')\n")
-    assert ran.printed == "out\nx"
+    assert ran.said.printed == "out\nx"
     assert capsys.readouterr() == ("", "")
 
 
@@ -345,4 +357,4 @@ def test_on_ones_own_machine_any_import_and_files(monkeypatch: pytest.MonkeyPatc
     assert ending(text)[0] == "Refused"
     monkeypatch.setenv("LAB_TYPED_CODE", "trusted")
     ran = go(text)
-    assert (ran.ended, ran.printed) == (None, "''\n")
+    assert (ran.ended, ran.said.printed) == (None, "''\n")

@@ -23,6 +23,8 @@ from lab.contract import silent
 from lab.experiments import autograd_graph
 from lab.instruments.graph import program_trace
 from lab.program import run as program
+from lab.program.lines import remember
+from lab.program.output import of_the_program
 from tests.lab.experiments.autograd_graph.programs_observed import PROGRAMS
 
 NO_VALUE = (types.ModuleType, types.FunctionType, type)
@@ -38,6 +40,7 @@ def plainly(code: str) -> dict[str, Any]:
     given, output, echo, error = dict(names), io.StringIO(), "", ""
     names["__name__"] = "__main__"
     tree = ast.parse(code)
+    remember(code)
     last = ast.Expression(tree.body.pop().value) if isinstance(tree.body[-1], ast.Expr) else None  # pyright: ignore[reportAttributeAccessIssue]
     with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(output):
         warnings.simplefilter("always")
@@ -55,7 +58,7 @@ def plainly(code: str) -> dict[str, Any]:
         "printed": cleaned(output.getvalue()),
         "echo": cleaned(echo),
         "error": cleaned(error),
-        "warned": {str(w.message)[:1000] for w in caught},
+        "warned": {of_the_program(str(w.message))[:1000] for w in caught},
         "variables": {k: read(v) for k, v in own.items() if not issubclass(type(v), NO_VALUE)},
     }
 
@@ -162,7 +165,7 @@ def test_a_fault_of_an_instrument_never_looks_like_one_of_the_program(
     with trace:
         ran = program.run_program(PROGRAMS["a value used twice"], names, wall_s=4.0, printed_bytes=1000)
     assert ran.ended is None
-    assert ran.printed.startswith("tensor([")
+    assert ran.said.printed.startswith("tensor([")
     assert str(trace.broken) == "a fault of the instrument"
     with pytest.raises(RuntimeError, match="could not be recorded"):
         autograd_graph.run(autograd_graph.Params(), silent)

@@ -111,6 +111,7 @@ def test_kept_bytes_against_pack_hooks(title: str) -> None:
 
 
 def test_a_storage_counted_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch_private.require("storages")  # its self-test would notice it too
     numbers = itertools.count()
     monkeypatch.setattr(torch_private, "storage_key", lambda tensor: next(numbers))
     assert observe(KEPT["the square of one tensor is one storage"][0]).kept_bytes != 10 * F32
@@ -203,6 +204,7 @@ def test_an_optimizer_step_between_two_backwards() -> None:
 
 
 def test_a_wrong_version_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch_private.require("versions")
     monkeypatch.setattr(graph_book.torch_private, "version", lambda tensor: 0)
     with pytest.raises(AssertionError):
         test_versions_count_the_writes(2)

@@ -20,6 +20,7 @@ from lab.program.explain import end_of
 from lab.program.lines import FILE, program_line, remember
 from lab.program.output import Alarm, Output, TimeLimit
 from lab.program.source import IMPORTS, check_source, namespace, syntax_message
+from lab.program.surroundings import put_back
 from lab.records.program import Ended, Said
 
 __all__ = [
@@ -94,20 +95,14 @@ def _execute(tree: ast.Module, names: dict[str, Any]) -> str:
 @contextlib.contextmanager
 def torch_defaults(seed: int, device: str) -> Iterator[None]:
     """Seeded generators and torch's defaults inside; outside, whatever a program changed is put back."""
-    before = torch.get_default_dtype(), torch.is_grad_enabled(), torch.is_anomaly_enabled()
-    torch.manual_seed(seed)
-    random.seed(seed)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(seed % 2**32)
-    if device != "cpu":
-        torch.set_default_device(device)
-    try:
+    with put_back():
+        torch.manual_seed(seed)
+        random.seed(seed)
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed(seed % 2**32)
+        if device != "cpu":
+            torch.set_default_device(device)
         yield
-    finally:
-        torch.set_default_device(None)
-        torch.set_default_dtype(before[0])
-        torch.set_grad_enabled(before[1])
-        torch.autograd.set_detect_anomaly(before[2])
 
 
 def _ended(error: BaseException, wall_s: float, source: str) -> Ended:

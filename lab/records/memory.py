@@ -8,19 +8,21 @@ from typing import Any
 from lab.contract import Fault
 from lab.records.program import Said
 
-CATEGORIES = (
-    "parameters",
-    "buffers",
-    "optimizer_state",
-    "gradients",
-    "weight_casts",
-    "saved",
-    "recomputed",
-    "inputs",
-    "held",
-    "temporaries",
-    "workspaces",
-)
+CATEGORY_TEXTS = {
+    "parameters": "parameters",
+    "buffers": "buffers",
+    "optimizer_state": "optimizer state",
+    "gradients": "gradients",
+    "weight_casts": "weight casts",
+    "saved": "saved activations",
+    "recomputed": "recomputed",
+    "inputs": "inputs",
+    "held": "held by the program",
+    "temporaries": "temporaries",
+    "workspaces": "workspaces",
+}
+"""The categories as they are printed."""
+CATEGORIES = tuple(CATEGORY_TEXTS)
 """In stacking order from the bottom. A storage is counted in the first one that fits; see ``lab.instruments.memory``."""
 
 

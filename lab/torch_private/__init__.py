@@ -17,6 +17,7 @@ from lab.torch_private.engine_sums import (
 )
 from lab.torch_private.names import (
     GET_DATA,
+    SET_GRAD,
     DataDependentOutputException,
     FakeMode,
     FakeTensor,
@@ -52,6 +53,7 @@ from lab.torch_private.self_tests import SELF_TESTS, missing, require
 __all__ = [
     "GET_DATA",
     "SELF_TESTS",
+    "SET_GRAD",
     "Allocation",
     "CustomFunctions",
     "DataDependentOutputException",

@@ -150,6 +150,32 @@ class SavedTensor:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """Storages that are alive when the last step is over, born in one step at one place and held in one way."""
+
+    step: int
+    """In which they were born; -1 for before the run."""
+    op: str
+    phase: str
+    module: str
+    line: int | None
+    shape: str
+    dtype: str
+    bytes: int
+    count: int
+    name: str
+    """Path of what holds them, as the program writes it, ``*`` for each index; empty when nothing found does."""
+    kind: str
+    """variable, attribute, list, dict, closure, hook, context (of a custom Function), or empty."""
+    holds: str
+    """tensor: the thing itself; view: a smaller view of it; graph: a graph that saved it and that a tensor so named holds."""
+    view_bytes: int
+    """Of the views, all together; 0 where the holder has it whole."""
+    with_graph: bool
+    """The tensor that is held has a graph."""
+
+
+@dataclass(frozen=True)
 class CapHit:
     """The first request that did not fit under a cap on what the dispatcher sees."""
 
@@ -332,6 +358,8 @@ class MemoryResult(Said):
     saved_bytes: int
     """Of the distinct storages that only autograd keeps."""
     dtypes: tuple[OpDtype, ...]
+    kept: tuple[Kept, ...]
+    """Alive after the last step besides parameters, their gradients, buffers, inputs and optimizer state; largest first."""
     unseen_bytes: int | None
     """At the worst instant: in the allocator, and not seen by the dispatcher."""
     unseen_reason: str

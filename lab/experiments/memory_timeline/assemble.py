@@ -65,6 +65,7 @@ def result(
         assumed_scalars=chosen.book.assumed_scalars,
         saved=tuple(chosen.saved),
         saved_bytes=chosen.saved_bytes,
+        kept=tuple(chosen.kept),
         dtypes=_dtypes(chosen),
         unseen_bytes=_unseen_bytes(table, parts["allocator"]),
         tracked_step_s=None if predicted else chosen.seconds / params.steps,
@@ -105,7 +106,7 @@ def nothing(params: Params, error: SubjectError) -> Result:
         device=params.device,
         fault=error.fault,
         predicted=params.predict,
-        **dict.fromkeys(("phase_peaks", "step_ends", "runs", "changes", "saved", "dtypes"), ()),
+        **dict.fromkeys(("phase_peaks", "step_ends", "runs", "changes", "saved", "dtypes", "kept"), ()),
         **dict.fromkeys(
             ("operations", "recomputed_ops", "parameters", "without_gradient", "segments", "assumed_scalars"), 0
         ),

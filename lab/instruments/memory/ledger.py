@@ -84,6 +84,10 @@ class Ledger:
         entry = self._known.get(id(storage))
         return entry[1] if entry else None
 
+    def alive(self) -> list[Storage]:
+        """What is alive now, oldest first."""
+        return [self.storages[number] for number in sorted(number for _, number in self._known.values())]
+
     def born(self, storage: torch.UntypedStorage, tensor: torch.Tensor, birth: Birth) -> Storage | None:
         """Write a new storage down. None for one without bytes."""
         size = storage.nbytes()

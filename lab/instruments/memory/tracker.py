@@ -12,6 +12,7 @@ import torch
 from torch.profiler import record_function
 
 from lab.instruments.memory.engine_sums import DIFFERENT, EngineSums, same_parts
+from lab.instruments.memory.holders import tensors_by_name
 from lab.instruments.memory.hooks import Hooks
 from lab.instruments.memory.ledger import Birth, Ledger, Storage, storages_of
 from lab.torch_private import (
@@ -69,7 +70,8 @@ class CapExceededError(RuntimeError):
 class MemoryTrack(TorchDispatchMode):
     """Context manager around a program; read ``ledger`` and ``operations`` afterwards.
 
-    ``modules``: prefix -> module whose parameters, buffers and calls are known by name. ``cap_bytes``: raise
+    ``modules``: prefix -> module whose parameters, buffers and calls are known by name. ``names``: the program's own
+    names, for what else it holds; see ``holders``. ``cap_bytes``: raise
     ``CapExceededError`` at the first request beyond it. ``source``: file name whose lines are noted. ``for_allocator``:
     note addresses, and run each operation inside a range of the profiler; see ``unseen``.
     """
@@ -80,6 +82,7 @@ class MemoryTrack(TorchDispatchMode):
         optimizer: torch.optim.Optimizer | None = None,
         inputs: Mapping[str, torch.Tensor] | None = None,
         *,
+        names: Mapping[str, Any] | None = None,
         cap_bytes: int | None = None,
         source: str = "",
         for_allocator: bool = False,
@@ -89,7 +92,7 @@ class MemoryTrack(TorchDispatchMode):
         self.for_allocator = for_allocator
         self.hooks = Hooks(self, modules, optimizer)
         self._sums = EngineSums()
-        self.inputs = dict(inputs or {})
+        self.inputs, self.names = dict(inputs or {}), names or {}
         self.operations: list[Operation] = []
         self.regions: list[int] = []
         """Last operation of each recomputation."""
@@ -116,6 +119,8 @@ class MemoryTrack(TorchDispatchMode):
         self._sums.enter()
         for name, tensor in self.inputs.items():
             self.ledger.static(tensor, "inputs", name)
+        for holder in tensors_by_name(self.names):
+            self.ledger.static(holder.tensor, "held", holder.path)
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
@@ -126,6 +131,7 @@ class MemoryTrack(TorchDispatchMode):
         self.hooks.leave()
         self.ledger.close()
         self.inputs.clear()
+        self.names = {}
         if self._collects:
             gc.enable()
 

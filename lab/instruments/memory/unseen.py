@@ -66,7 +66,9 @@ def add_unseen(track: MemoryTrack, recording: Recording) -> list[int]:
             rows.append((block.last, -1, Event("died", storage.number, block.last_op)))
     rows.sort(key=lambda row: row[0])
     operations = accumulate((event.op for _, _, event in rows), max)  # a birth may have been noticed late
-    ledger.events = [event._replace(op=op) for (_, _, event), op in zip(rows, operations, strict=True)]
+    ledger.events = [
+        Event(event.kind, event.storage, op, event.value) for (_, _, event), op in zip(rows, operations, strict=True)
+    ]
     places = sorted((before, place) for place, (_, before, _) in enumerate(rows) if before >= 0)
     return list(accumulate((place for _, place in places), max))
 
@@ -134,7 +136,7 @@ def _placed(ledger: Ledger, block_of: dict[int, Block]) -> list[tuple[int, int, 
         block = block_of.get(event.storage)
         place = None
         if block and event.kind == "born":
-            place, event = block.first, event._replace(op=block.op)
+            place, event = block.first, Event("born", event.storage, block.op, event.value)
         elif block and event.kind == "died":
             place = block.last
         now = max(now, place if place is not None else now)

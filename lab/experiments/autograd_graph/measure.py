@@ -46,12 +46,14 @@ def run(params: Params, report: Report) -> Result:
             ran = program.run_typed(params, share=0.7, names=names)
         seconds = time.perf_counter() - started
         report(0.5, "reading the graph")
+        collects = gc.isenabled()
         gc.disable()  # tens of thousands of records, none of them garbage
         try:
             with trace.own_look():
                 result = _read(params, trace, ran, seconds)
         finally:
-            gc.enable()
+            if collects:
+                gc.enable()
         if trace.broken:
             raise RuntimeError("the graph could not be recorded") from trace.broken
         return result

@@ -161,9 +161,7 @@ def _value(value: Any, use: State, x: torch.Tensor) -> Any:
     if value is use:
         return x
     if isinstance(value, State):
-        return torch.tensor(
-            value.value, dtype=torch.float64 if value.dtype.is_floating_point else value.dtype
-        )
+        return torch.tensor(value.value, dtype=torch.float64 if value.dtype.is_floating_point else value.dtype)
     if type(value) in (tuple, list):
         return _filled(value, use, x)
     return torch.float64 if value in (torch.float32, torch.float16, torch.bfloat16) else value

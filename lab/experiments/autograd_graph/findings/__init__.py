@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 
-from lab.contract import Finding
+from lab.contract import Finding, by_level
 from lab.experiments.autograd_graph.faults import explain as explain_error
 from lab.experiments.autograd_graph.findings import custom, facts, in_place, no_path, not_finite, training, zeros
 from lab.experiments.autograd_graph.findings.record import Record, on_line, short, site
@@ -18,8 +18,7 @@ def explain(result: Result) -> tuple[Finding, ...]:
     """At most ``MOST`` things to notice, the most important first."""
     record = Record(result)
     found = [finding for look in _LOOKS for finding in _seen(look, record)]
-    order = {"fault": 0, "warning": 1, "surprise": 2, "fact": 3}
-    return tuple(sorted(found, key=lambda finding: order[finding.level])[:MOST])
+    return tuple(by_level(found)[:MOST])
 
 
 def _seen(look: Callable[[Record], Iterator[Finding]], record: Record) -> list[Finding]:
@@ -42,12 +41,12 @@ def _fault(record: Record) -> Iterator[Finding]:
     if why is not None:
         text, evidence, edits = why.text, why.evidence or evidence, why.edits
     yield Finding(
-        "fault",
-        f"{fault.type}{on_line(fault.line)}",
-        text,
-        evidence,
-        fault.line,
-        fault.repair,
+        level="fault",
+        title=f"{fault.type}{on_line(fault.line)}",
+        text=text,
+        evidence=evidence,
+        line=fault.line,
+        repair=fault.repair,
         sites=fault.sites,
         edits=edits,
     )
@@ -61,10 +60,19 @@ def _by_lab_would_fail(record: Record) -> Iterator[Finding]:
             line = next((s.changed_line for _, s in in_place.overwritten_slots(result.nodes)), None)
             title = f"backward from {result.root} would fail"
             if why is None:
-                yield Finding("fault", title, short(run.error), {"call": run.call}, line)
+                yield Finding(level="fault", title=title, text=short(run.error), evidence={"call": run.call}, line=line)
                 continue
             text = f"The program calls no backward; the lab tried one. {why.text}"
-            yield Finding("fault", title, text, why.evidence, line, why.repair, sites=why.sites, edits=why.edits)
+            yield Finding(
+                level="fault",
+                title=title,
+                text=text,
+                evidence=why.evidence,
+                line=line,
+                repair=why.repair,
+                sites=why.sites,
+                edits=why.edits,
+            )
 
 
 def _caught(record: Record) -> Iterator[Finding]:
@@ -86,12 +94,12 @@ def _caught(record: Record) -> Iterator[Finding]:
         text = f"{why.text} The program caught the error and went on."
         at = why.sites[0].line if why.sites else line
         yield Finding(
-            "surprise",
-            f"{call}{on_line(line)} was refused",
-            text,
-            why.evidence,
-            at,
-            why.repair,
+            level="surprise",
+            title=f"{call}{on_line(line)} was refused",
+            text=text,
+            evidence=why.evidence,
+            line=at,
+            repair=why.repair,
             sites=why.sites or site(line, "fails here"),
             edits=why.edits,
         )

@@ -132,12 +132,12 @@ def wrong_derivatives(record: Record) -> Iterator[Finding]:
             else "Check it in float64: torch.autograd.gradcheck(Function.apply, inputs)."
         )
         yield Finding(
-            "warning",
-            f"{custom.name}: the {which} is wrong",
-            text,
-            {"by hand": c.engine, "differences": middle},
-            sites[0].line if sites else None,
-            repair,
+            level="warning",
+            title=f"{custom.name}: the {which} is wrong",
+            text=text,
+            evidence={"by hand": c.engine, "differences": middle},
+            line=sites[0].line if sites else None,
+            repair=repair,
             sites=sites,
         )
         return

@@ -228,8 +228,8 @@ def missing_graph(record: Record) -> Iterator[Finding]:
     deliberate = not made.grad_enabled or made.inference
     why = explain_no_graph(record, [result.loss_state], "loss", None, "")
     yield Finding(
-        "surprise" if deliberate else "warning", "No graph", why.text, {"nodes": len(result.nodes), **why.evidence},
-        why.sites[0].line if why.sites else None, why.repair, sites=why.sites, edits=why.edits,
+        level="surprise" if deliberate else "warning", title="No graph", text=why.text, evidence={"nodes": len(result.nodes), **why.evidence},
+        line=why.sites[0].line if why.sites else None, repair=why.repair, sites=why.sites, edits=why.edits,
     )  # fmt: skip
 
 
@@ -313,8 +313,8 @@ def result_read_for_grad(record: Record) -> Iterator[Finding]:
         edits = record.inserted(run.line, f"{first.name}.retain_grad()")
     evidence = {"results without .grad": sum(not t.is_leaf for t in record.result.tensors)}
     yield Finding(
-        "surprise", ".grad of a result is None", text, evidence, asked.line,
-        repair, sites=sites, edits=edits,
+        level="surprise", title=".grad of a result is None", text=text, evidence=evidence, line=asked.line,
+        repair=repair, sites=sites, edits=edits,
     )  # fmt: skip
 
 
@@ -387,8 +387,8 @@ def unused_leaves(record: Record) -> Iterator[Finding]:
         missing[0].line, "born here", missing[0].name
     )
     yield Finding(
-        "warning", f"{names}: .grad is None", text, {"leaves without a gradient": len(missing)}, line,
-        "Use the tensor in the loss, or leave it out of the optimizer.", sites=sites,
+        level="warning", title=f"{names}: .grad is None", text=text, evidence={"leaves without a gradient": len(missing)}, line=line,
+        repair="Use the tensor in the loss, or leave it out of the optimizer.", sites=sites,
     )  # fmt: skip
 
 
@@ -404,23 +404,23 @@ def switches_without_effect(record: Record) -> Iterator[Finding]:
     if void:
         text = f"enable_grad{on_line(void.line)} stands inside inference mode and changes nothing there: the results are inference tensors without history."
         yield Finding(
-            "surprise",
-            "enable_grad has no effect in inference mode",
-            text,
-            {"inference mode": True},
-            void.line,
-            "Use no_grad outside instead: enable_grad undoes that.",
+            level="surprise",
+            title="enable_grad has no effect in inference mode",
+            text=text,
+            evidence={"inference mode": True},
+            line=void.line,
+            repair="Use no_grad outside instead: enable_grad undoes that.",
             sites=site(void.line, "no effect here"),
         )
     last = modes[-1] if modes else None
     if last and not last.enabled and not last.inference and "set_grad_enabled(False)" in record.text(last.line):
         text = f"set_grad_enabled(False){on_line(last.line)} is a call of its own: gradients stay off for everything after it, to the end of the program."
         yield Finding(
-            "surprise",
-            f"Gradients are off since line {last.line}",
-            text,
-            {"gradients": "off"},
-            last.line,
-            "Write `with torch.set_grad_enabled(False):` or torch.no_grad().",
+            level="surprise",
+            title=f"Gradients are off since line {last.line}",
+            text=text,
+            evidence={"gradients": "off"},
+            line=last.line,
+            repair="Write `with torch.set_grad_enabled(False):` or torch.no_grad().",
             sites=site(last.line, "gradients off from here"),
         )

@@ -50,8 +50,8 @@ def accumulated(record: Record) -> Iterator[Finding]:
         evidence = {"before": words(step.before), "added": words(step.incoming), "after": words(step.after)}
         sites = site(run.line, "added here", f"{name}.grad", words(step.before), words(step.after))
         yield Finding(
-            "surprise", f"{name}.grad is a sum over backward passes", text, evidence, None,
-            f"Clear it between steps: optimizer.zero_grad(), or {name}.grad = None.", sites=sites,
+            level="surprise", title=f"{name}.grad is a sum over backward passes", text=text, evidence=evidence,
+            repair=f"Clear it between steps: optimizer.zero_grad(), or {name}.grad = None.", sites=sites,
         )  # fmt: skip
         return
 
@@ -76,8 +76,8 @@ def stepped_without_gradient(record: Record) -> Iterator[Finding]:
             + site(run.line, "gradients made here", run.call)
         )
         yield Finding(
-            "warning", "step() found no gradients", text, {"parameters without .grad": len(step.without_gradient)}, last.line,
-            "Order: zero_grad, backward, step.", sites=sites,
+            level="warning", title="step() found no gradients", text=text, evidence={"parameters without .grad": len(step.without_gradient)}, line=last.line,
+            repair="Order: zero_grad, backward, step.", sites=sites,
         )  # fmt: skip
         return
 
@@ -103,12 +103,12 @@ def clipped_after_step(record: Record) -> Iterator[Finding]:
     )
     sites = site(clip.line, "clipped here, too late", clip.name) + site(step.line, "stepped here", step.optimizer)
     yield Finding(
-        "warning",
-        "Gradients are clipped after the step",
-        text,
-        {"clipped": len(clips), "used by a step": 0},
-        clip.line,
-        "Order: backward, clip, step.",
+        level="warning",
+        title="Gradients are clipped after the step",
+        text=text,
+        evidence={"clipped": len(clips), "used by a step": 0},
+        line=clip.line,
+        repair="Order: backward, clip, step.",
         sites=sites,
     )
 
@@ -144,12 +144,12 @@ def frozen_by_load(record: Record) -> Iterator[Finding]:
             source.line, "computed here", tensor_words(source)
         )
         yield Finding(
-            "warning",
-            "load_state_dict cuts the graph",
-            text,
-            {"into": load.name},
-            load.line,
-            "torch.func.functional_call(module, tensors, inputs) runs a module with given tensors and keeps the graph.",
+            level="warning",
+            title="load_state_dict cuts the graph",
+            text=text,
+            evidence={"into": load.name},
+            line=load.line,
+            repair="torch.func.functional_call(module, tensors, inputs) runs a module with given tensors and keeps the graph.",
             sites=sites,
         )
         return
@@ -203,7 +203,15 @@ def _changed(record: Record, put: list[Hook], changing: list[Hook]) -> Finding:
         else "Leave the hook out to get the plain gradient."
     )
     level = "warning" if several else "surprise"
-    return Finding(level, f"A hook changes the gradient of {name}", text, evidence, first.line, repair, sites=sites)
+    return Finding(
+        level=level,
+        title=f"A hook changes the gradient of {name}",
+        text=text,
+        evidence=evidence,
+        line=first.line,
+        repair=repair,
+        sites=sites,
+    )
 
 
 def _two_nodes(record: Record) -> Finding | None:
@@ -238,12 +246,12 @@ def _two_nodes(record: Record) -> Finding | None:
                 + site(after.line, "hook on the second node")
             )
             return Finding(
-                "surprise",
-                f"A hook stays on the old {before.name}",
-                text,
-                {"first node": old, "second node": new},
-                write.line,
-                "Put hooks after the last in-place write.",
+                level="surprise",
+                title=f"A hook stays on the old {before.name}",
+                text=text,
+                evidence={"first node": old, "second node": new},
+                line=write.line,
+                repair="Put hooks after the last in-place write.",
                 sites=sites,
             )
     return None
@@ -277,8 +285,8 @@ def broadcast_loss(record: Record) -> Iterator[Finding]:
         )
         sites = tuple(s for i, s in enumerate(sites) if i == 0 or s.line != made.line)
         yield Finding(
-            "warning", f"The loss compares {list(shapes[0])} with {list(shapes[1])}", text, {"pairs": math.prod(grown), "values": max(math.prod(s) for s in shapes)}, made.line,
-            f"Give both one shape: {names[0]}.squeeze(-1) or {names[1]}.unsqueeze(-1).", sites=sites,
+            level="warning", title=f"The loss compares {list(shapes[0])} with {list(shapes[1])}", text=text, evidence={"pairs": math.prod(grown), "values": max(math.prod(s) for s in shapes)}, line=made.line,
+            repair=f"Give both one shape: {names[0]}.squeeze(-1) or {names[1]}.unsqueeze(-1).", sites=sites,
         )  # fmt: skip
         return
 
@@ -318,12 +326,12 @@ def gradcheck_in_single_precision(record: Record) -> Iterator[Finding]:
         "mostly rounding, so a correct derivative can fail."
     )
     yield Finding(
-        "warning",
-        "gradcheck runs in float32",
-        text,
-        {"step": 1e-6},
-        warned.line,
-        "Give it float64 inputs.",
+        level="warning",
+        title="gradcheck runs in float32",
+        text=text,
+        evidence={"step": 1e-6},
+        line=warned.line,
+        repair="Give it float64 inputs.",
         sites=site(warned.line, "checked in float32 here", "gradcheck"),
     )
 
@@ -334,8 +342,8 @@ def imaginary_dropped(record: Record) -> Iterator[Finding]:
     if warned:
         text = f"The cast{on_line(warned.line)} keeps the real part only: the imaginary part is dropped, and no gradient comes back to it."
         yield Finding(
-            "warning", "The imaginary part is dropped", text, {"kept": "real part"}, warned.line,
-            "Say which part is meant: .real, .abs() or torch.view_as_real.", sites=site(warned.line, "imaginary part dropped here"),
+            level="warning", title="The imaginary part is dropped", text=text, evidence={"kept": "real part"}, line=warned.line,
+            repair="Say which part is meant: .real, .abs() or torch.view_as_real.", sites=site(warned.line, "imaginary part dropped here"),
         )  # fmt: skip
 
 
@@ -356,12 +364,12 @@ def scatter_twice(record: Record) -> Iterator[Finding]:
                 "and which one is not defined. backward gives the gradient of that place to all of them."
             )
             yield Finding(
-                "warning",
-                f"{bare(made.operation)} with a repeated index",
-                text,
-                {"repeated": str(repeated)},
-                made.line,
-                "scatter_add or scatter_reduce says what happens to several values.",
+                level="warning",
+                title=f"{bare(made.operation)} with a repeated index",
+                text=text,
+                evidence={"repeated": str(repeated)},
+                line=made.line,
+                repair="scatter_add or scatter_reduce says what happens to several values.",
                 sites=site(made.line, "repeated index here", tensor_words(index)),
             )
             return
@@ -378,12 +386,12 @@ def growing_history(record: Record) -> Iterator[Finding]:
         if growing:
             text = f"The pass{on_line(line)} walked {counts[0]} nodes the first time and {counts[-1]} the last: each graph contains the ones before it."
             yield Finding(
-                "warning",
-                "The graph grows from step to step",
-                text,
-                {"first": counts[0], "last": counts[-1]},
-                line,
-                "Detach what is carried from one step to the next.",
+                level="warning",
+                title="The graph grows from step to step",
+                text=text,
+                evidence={"first": counts[0], "last": counts[-1]},
+                line=line,
+                repair="Detach what is carried from one step to the next.",
                 sites=site(line, "grows here", "", counts[0], counts[-1]),
             )
             return
@@ -399,12 +407,12 @@ def drawn_by_torchviz(record: Record) -> Iterator[Finding]:
         if parameters and given and "named_parameters" not in text:
             said = f"make_dot{on_line(number)} writes only the names that params gives it; {', '.join(parameters[:2])} {'are' if len(parameters) > 1 else 'is'} not there and drawn without a name."
             yield Finding(
-                "fact",
-                "torchviz names only what params holds",
-                said,
-                {"parameters": len(parameters)},
-                number,
-                "Add dict(module.named_parameters()) to params.",
+                level="fact",
+                title="torchviz names only what params holds",
+                text=said,
+                evidence={"parameters": len(parameters)},
+                line=number,
+                repair="Add dict(module.named_parameters()) to params.",
                 sites=site(number, "drawn here", "make_dot"),
             )
             return
@@ -421,12 +429,12 @@ def drawn_by_torchviz(record: Record) -> Iterator[Finding]:
             if leaf:
                 said = f"{leaf} is a leaf and both saved operands of one mul. torchviz gives a tensor one box by its identity: the three roles are drawn as one box{on_line(number)}."
                 yield Finding(
-                    "fact",
-                    "torchviz draws one box for a tensor in several roles",
-                    said,
-                    {"roles": 3},
-                    number,
-                    "The tags of the picture here name each slot.",
+                    level="fact",
+                    title="torchviz draws one box for a tensor in several roles",
+                    text=said,
+                    evidence={"roles": 3},
+                    line=number,
+                    repair="The tags of the picture here name each slot.",
                     sites=site(number, "drawn here", leaf),
                 )
                 return

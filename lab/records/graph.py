@@ -139,6 +139,10 @@ class Cut:
     """Its result went into the loss, or into the root of a pass."""
     number: Plain = None
     """What it gave to Python where that is plain data."""
+    state: int | None = None
+    """Content of its result, as in ``Made``."""
+    source_state: int | None = None
+    """Content that it was given."""
 
 
 @dataclass(frozen=True)

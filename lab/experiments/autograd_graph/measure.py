@@ -125,6 +125,10 @@ def _trail(params: Params, trace: ProgramTrace, ran: program.Ran, numbering: Num
     trail.want(trace.recorder.tensors.numbered(refused))
     trail.want([*([loss] if loss else []), *nonfinite, *roots[-40:], *asked[-40:]])
     trail.want(hook.state for hook in events.hooks[-20:])
+    cuts = [state for cut in trace.cuts.kept.values() for state in (cut.state, cut.source) if state is not None]
+    trail.want(cuts[-40:])
+    results = [t for _, t in trace.named() if t.requires_grad and not t.is_leaf]
+    trail.want(trace.recorder.tensors.state(t) for t in results[:20])
     return trail, loss
 
 

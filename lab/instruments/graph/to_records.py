@@ -172,6 +172,8 @@ def cut_records(trace: ProgramTrace, reaches: Callable[[State], bool]) -> tuple[
             cut.module,
             cut.state is not None and reaches(cut.state),
             cut.number,
+            cut.state.number if cut.state else None,
+            cut.source.number if cut.source else None,
         )
         for cut in trace.cuts.kept.values()
     )

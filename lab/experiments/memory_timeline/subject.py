@@ -17,7 +17,7 @@ from lab.program.explain import explain_fault
 from lab.program.own_model import OwnModelError, own_model
 from lab.workloads import models
 from lab.workloads.checkpointing import under_checkpoint
-from lab.workloads.training_step import Loss, Recipe, Task, Training
+from lab.workloads.training_step import Loss, MicroBatches, Recipe, Training
 
 
 @dataclass
@@ -50,7 +50,7 @@ def build(params: Params) -> Subject:
     model, segments = _checkpointed(model, params)
     parts = zip(x.tensor_split(params.accumulate), made.target.tensor_split(params.accumulate), strict=True)
     losses: list[Loss] = [lambda x=x, y=y: made.criterion(model(x), y) for x, y in parts]
-    task = Task(model, {"x": x, "target": made.target}, losses)
+    task = MicroBatches(model, {"x": x, "target": made.target}, losses)
     return Subject(Training(task, recipe(params)), segments)
 
 
@@ -81,7 +81,7 @@ def _own_training(params: Params, ran: program.Ran) -> Subject:
         raise OwnModelError("The model has no parameter that requires gradients: there is nothing to train.")
     losses = [own_model({**names, "batch": part}).loss for part in _chunks(whole.batch, params.accumulate)]
     inputs = {f"batch[{number}]": tensor for number, tensor in enumerate(_tensors(whole.batch))}
-    return Subject(Training(Task(model, inputs, losses), recipe(params)), segments, ran)
+    return Subject(Training(MicroBatches(model, inputs, losses), recipe(params)), segments, ran)
 
 
 def _checkpointed(model: nn.Module, params: Params) -> tuple[nn.Module, int]:

@@ -13,7 +13,7 @@ from lab.program.explain import Row, explain_fault
 from lab.program.own_model import EXAMPLE, OwnModelError, own_model
 from lab.records.program import SILENT, Ended, Said
 from lab.workloads import models
-from lab.workloads.profiled_step import LoadedStep, Loading, OwnStep, Placement, Step
+from lab.workloads.profiled_step import LoadedStep, Loading, OwnStep, Placement, TimedStep
 from lab.workloads.training_step import Recipe
 
 FILES = (program.FILE, models.__file__)
@@ -24,7 +24,7 @@ FILES = (program.FILE, models.__file__)
 class Subject:
     """A step and what is said about it."""
 
-    step: Step
+    step: TimedStep
     notes: tuple[str, ...] = ()
     said: Said = SILENT
 

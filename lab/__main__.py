@@ -192,7 +192,7 @@ def _check(given: argparse.Namespace) -> int:
     else:
         for outcome in outcomes:
             print(
-                f"{'ok    ' if outcome.ok else 'FAILED'}  {outcome.name}{f': {outcome.detail}' if outcome.detail else ''}"
+                f"{'ok    ' if outcome.ok else 'FAILED' if outcome.available else 'NOT AVAILABLE'}  {outcome.name}{f': {outcome.detail}' if outcome.detail else ''}"
             )
     return 1 if failed else 0
 

@@ -237,6 +237,25 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class Agreement:
+    """How near the last line that a lesson's script prints must come to the lesson's evidence."""
+
+    relative: float = 1e-5
+    absolute: float = 1e-9
+    factor: float | None = None
+    """For times, instead of both: neither number is more than so many times the other."""
+    factors: Mapping[str, float] = field(default_factory=dict)
+    """Lesson -> its own factor."""
+
+    def holds(self, title: str, measured: float, printed: float) -> bool:
+        factor = self.factors.get(title, self.factor)
+        if factor is not None:
+            return measured / factor <= printed <= measured * factor
+        near = abs(measured - printed) <= max(self.relative * max(abs(measured), abs(printed)), self.absolute)
+        return near or measured == printed or (math.isnan(measured) and math.isnan(printed))
+
+
+@dataclass(frozen=True)
 class Lesson:
     """A named preset with a prediction to make and the four-part answer to an interview question."""
 

@@ -9,10 +9,13 @@ its death; what it became in between says what it was: for a block of a transfor
 exact for every tensor. The same operations on tensors without data predict it for models that do not fit.
 """
 
+from lab.contract import Agreement
 from lab.experiments.memory_timeline.findings import explain
 from lab.experiments.memory_timeline.lessons import lessons
 from lab.experiments.memory_timeline.measure import run
 from lab.experiments.memory_timeline.schema import Params, Result, offered
 from lab.experiments.memory_timeline.script import script
 
-__all__ = ["Params", "Result", "explain", "lessons", "offered", "run", "script"]
+agreement = Agreement(relative=0, absolute=0)
+
+__all__ = ["Params", "Result", "agreement", "explain", "lessons", "offered", "run", "script"]

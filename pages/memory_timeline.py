@@ -21,9 +21,9 @@ with experiment_page(
 ) as page:
     view = figures.choose_view(page.state.key("view")) if page.side else "timeline"
     for side in page.sides():
-        figures.draw_view(view, side.wire, side.key, page.presenting)
+        figures.draw_view(view, side.result, side.key, page.presenting)
     if page.side:
         with page.aside:
             program_output(page.side.result)
         with page.details:
-            figures.draw_details(page.side.wire, page.side.key)
+            figures.draw_details(page.side.result, page.side.key)

@@ -21,9 +21,9 @@ with experiment_page(
     blind="Not seen: random numbers drawn by a generator of the model's own, and modules that the forward never calls.",
 ) as page:
     for side in page.sides():
-        figures.draw_figure(side.wire, side.key, page.presenting)
+        figures.draw_figure(side.result, side.key, page.presenting)
     if page.side:
         with page.aside:
             program_output(page.side.result)
         with page.details:
-            figures.draw_tables(page.side.wire, page.side.key)
+            figures.draw_tables(page.side.result, page.side.key)

@@ -75,6 +75,13 @@ FLOORS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("components/", (), ("torch",)),
     ("pages/", ("components", "lab.experiments"), ("torch", "altair")),
 )
+STILL_IN_WIRE_FORM = (
+    "components/frame/experiment.py",
+    "components/op_profile/views.py",
+    "pages/gradient_flow.py",
+    "pages/memory_timeline.py",
+)
+"""Where a result may still be turned into dicts; every other figure takes records, and interactive ones alone encode."""
 PRIVATE_TORCH_HOME = "lab/torch_private/"
 OURS_OR_PYTHONS = {
     *("sys._getframe", "os._exit", "_make"),
@@ -124,6 +131,15 @@ def page_faults(source: str) -> list[str]:
     return found + [word for word in ("cache_data", "cache_resource", "threading", "Thread(") if word in source]
 
 
+def results_as_dicts(place: str, source: str) -> list[str]:
+    """Where a component or page turns a result into dicts. Only an interactive figure encodes what it draws."""
+    tree = ast.parse(source)
+    found = [f"line {n.lineno}: .wire" for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == "wire"]
+    encoders = [name for name in imports(tree) if name.startswith("lab.wire") and name != "lab.wire.collector_off"]
+    draws = place.endswith("/scene.py") or "components_v2.component(" in source
+    return found + ([] if draws else encoders)
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
 def test_imports_stay_on_their_floor(path):
     assert not wrong_imports(relative(path), path.read_text())
@@ -151,6 +167,19 @@ def test_imports_stay_on_their_floor(path):
 )
 def test_a_planted_import_is_found(place, line):
     assert wrong_imports(place, line)
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if not relative(p).startswith("lab/")], ids=relative)
+def test_figures_take_records(path):
+    if relative(path) not in STILL_IN_WIRE_FORM:
+        assert not results_as_dicts(relative(path), path.read_text())
+
+
+@pytest.mark.parametrize(
+    "planted", ["draw(side.wire)", "from lab.wire import encode", "from lab import wire", "import lab.wire"]
+)
+def test_a_planted_dict_of_a_result_is_found(planted):
+    assert results_as_dicts("components/op_profile/x.py", planted)
 
 
 @pytest.mark.parametrize(

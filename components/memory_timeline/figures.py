@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
@@ -13,10 +13,10 @@ from components.kit.palette import Theme
 from components.kit.tables import draw_table
 from components.memory_timeline.charts import memory as charts
 from components.memory_timeline.timeline import memory_view
-from components.memory_timeline.timeline.scene import LABELS, phase_text, short
+from components.memory_timeline.timeline.scene import phase_text, short
 from lab.quantities import bytes_text, seconds_text
+from lab.records.memory import CATEGORY_TEXTS, Curve, MemoryResult, Owner, Prediction, Run, SavedTensor
 
-Data = Mapping[str, Any]
 VIEWS = {
     "timeline": "Timeline",
     "settings": "Settings side by side",
@@ -57,11 +57,11 @@ def theme() -> Theme:
     return "dark" if st.context.theme.type == "dark" else "light"
 
 
-def headline_numbers(result: Any) -> dict[str, float]:
-    """What two runs are compared by. Takes the Result itself."""
-    found = {
+def headline_numbers(result: MemoryResult) -> dict[str, float]:
+    """What two runs are compared by."""
+    found: dict[str, float] = {
         "peak_bytes": result.peak.bytes,
-        **{f"{LABELS[n]}_bytes": b for n, b in result.peak.categories.items() if b},
+        **{f"{CATEGORY_TEXTS[n]}_bytes": b for n, b in result.peak.categories.items() if b},
     }
     if result.step_s:
         found["step_s"] = result.step_s.median
@@ -77,9 +77,9 @@ def choose_view(key: str) -> str:
     return chosen or "timeline"
 
 
-def draw_view(view: str, result: Data, key: str, presenter: bool) -> None:
+def draw_view(view: str, result: MemoryResult, key: str, presenter: bool) -> None:
     """Headline numbers, then the one figure of the view."""
-    if not result["timeline"]["index"]:
+    if not result.timeline.index:
         st.text("The program left nothing to measure. The reason is beside this.")
         return
     if not (presenter and view == "timeline"):  # the figure says the same and needs the screen
@@ -89,17 +89,17 @@ def draw_view(view: str, result: Data, key: str, presenter: bool) -> None:
     )
 
 
-def _headline(result: Data, key: str) -> None:
-    peak, seconds = result["peak"], result["step_s"]
-    largest = max(peak["categories"], key=peak["categories"].get)
+def _headline(result: MemoryResult, key: str) -> None:
+    peak, seconds = result.peak, result.step_s
+    largest = max(peak.categories, key=peak.categories.__getitem__)
     numbers = [
-        (f"peak, {'predicted' if result['predicted'] else 'measured'}", short(peak["bytes"]), f"{peak['bytes']:,} B"),
-        ("falls in", f"{phase_text(peak['phase'])}, step {peak['step'] + 1}", _cut(peak["op"])),
-        ("most of it", LABELS[largest], short(peak["categories"][largest])),
+        (f"peak, {'predicted' if result.predicted else 'measured'}", short(peak.bytes), f"{peak.bytes:,} B"),
+        ("falls in", f"{phase_text(peak.phase)}, step {peak.step + 1}", _cut(peak.op)),
+        ("most of it", CATEGORY_TEXTS[largest], short(peak.categories[largest])),
     ]
     if seconds:
-        spread = f"{seconds_text(seconds['min'])} to {seconds_text(seconds['max'])}"
-        numbers.append(("one step", seconds_text(seconds["median"]), spread))
+        spread = f"{seconds_text(seconds.min)} to {seconds_text(seconds.max)}"
+        numbers.append(("one step", seconds_text(seconds.median), spread))
     with st.container(horizontal=True, key=f"{key}-headline"):
         for name, value, against in numbers:
             with st.container(width="content", gap=None):
@@ -112,133 +112,115 @@ def _cut(name: str, most: int = 24) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
-def _timeline(result: Data, key: str, presenter: bool) -> None:
-    memory_view(dict(result), key=key, height=780, presenter=presenter)
+def _timeline(result: MemoryResult, key: str, presenter: bool) -> None:
+    memory_view(result, key=key, height=780, presenter=presenter)
 
 
-def _settings(result: Data, key: str, presenter: bool) -> None:
-    if not any(run["peak_bytes"] for run in result["runs"]):
+def _settings(result: MemoryResult, key: str, presenter: bool) -> None:
+    if not any(run.peak_bytes for run in result.runs):
         st.text("The run ended early, so no other setting was set beside it.")
         return
-    st.altair_chart(charts.peaks_chart(result["runs"], theme()), key=f"{key}-peaks", width="stretch")
-    st.altair_chart(charts.curves_chart(result["runs"], theme()), key=f"{key}-curves", width="stretch")
-    draw_table([_run_row(run) for run in result["runs"]], RUNS, f"{key}-runs", "Nothing was compared.")
+    st.altair_chart(charts.peaks_chart(charts.peaks_of(result.runs), theme()), key=f"{key}-peaks", width="stretch")
+    st.altair_chart(charts.curves_chart(charts.curves_of(result.runs), theme()), key=f"{key}-curves", width="stretch")
+    draw_table([_run_row(run) for run in result.runs], RUNS, f"{key}-runs", "Nothing was compared.")
 
 
-def _run_row(run: Data) -> dict[str, Any]:
-    seconds = run["step_s"]
-    if run["peak_bytes"] is None:
-        return {"setting": run["setting"], "peak": f"failed: {run['failed']}"}
+def _run_row(run: Run) -> dict[str, Any]:
+    seconds = run.step_s
+    if run.peak_bytes is None:
+        return {"setting": run.setting, "peak": f"failed: {run.failed}"}
     return {
-        "setting": run["setting"] + (" (as set)" if run["chosen"] else ""),
-        "peak": short(run["peak_bytes"]),
-        "bytes": run["peak_bytes"],
-        "falls in": f"{phase_text(run['peak_phase'])}, {run['peak_op']}",
-        "step": seconds_text(seconds["median"]) if seconds else "not measured",
-        "spread": f"{seconds_text(seconds['min'])} to {seconds_text(seconds['max'])}" if seconds else "",
-        "saved": bytes_text(run["saved_bytes"]),
-        "recomputed operations": run["recomputed_ops"],
-        "operations": run["operations"],
-        "left behind": bytes_text(run["growth_bytes"]),
+        "setting": charts.setting_text(run),
+        "peak": short(run.peak_bytes),
+        "bytes": run.peak_bytes,
+        "falls in": f"{phase_text(run.peak_phase)}, {run.peak_op}",
+        "step": seconds_text(seconds.median) if seconds else "not measured",
+        "spread": f"{seconds_text(seconds.min)} to {seconds_text(seconds.max)}" if seconds else "",
+        "saved": bytes_text(run.saved_bytes),
+        "recomputed operations": run.recomputed_ops,
+        "operations": run.operations,
+        "left behind": bytes_text(run.growth_bytes),
     }
 
 
-def _saved(result: Data, key: str, presenter: bool) -> None:
-    if not any(row["holds"] == "saved" for row in result["saved"]):
+def _saved(result: MemoryResult, key: str, presenter: bool) -> None:
+    if not any(tensor.holds == "saved" for tensor in result.saved):
         st.text("Autograd keeps nothing here: gradients are switched off, or everything is recomputed.")
         return
-    st.altair_chart(charts.saved_chart(result["saved"], theme()), key=f"{key}-chart", width="stretch")
-    recomputed = sum(not row["kept"] for row in result["saved"])
+    st.altair_chart(charts.saved_chart(result.saved, theme()), key=f"{key}-chart", width="stretch")
+    recomputed = sum(not tensor.kept for tensor in result.saved)
     st.caption(
-        f"{len(result['saved'])} slots, {recomputed} of them placeholders that are recomputed. "
-        f"Distinct storages that only autograd keeps: {bytes_text(result['saved_bytes'])}."
+        f"{len(result.saved)} slots, {recomputed} of them placeholders that are recomputed. "
+        f"Distinct storages that only autograd keeps: {bytes_text(result.saved_bytes)}."
     )
-    draw_table([_saved_row(row) for row in result["saved"]], SAVED, f"{key}-table", "Nothing is saved.")
+    draw_table([_saved_row(tensor) for tensor in result.saved], SAVED, f"{key}-table", "Nothing is saved.")
 
 
-def _saved_row(row: Data) -> dict[str, Any]:
+def _saved_row(tensor: SavedTensor) -> dict[str, Any]:
     return {
-        **{name: row[name] for name in ("module", "operation", "slot", "dtype", "bytes", "storage")},
-        "shape": "" if row["shape"] is None else str(row["shape"]),
-        "storage bytes": row["storage_bytes"],
-        "holds": LABELS.get(row["holds"], row["holds"]),
-        "kept": "kept" if row["kept"] else "recomputed",
+        **{name: getattr(tensor, name) for name in ("module", "operation", "slot", "dtype", "bytes", "storage")},
+        "shape": "" if tensor.shape is None else str(list(tensor.shape)),
+        "storage bytes": tensor.storage_bytes,
+        "holds": CATEGORY_TEXTS.get(tensor.holds, tensor.holds),
+        "kept": "kept" if tensor.kept else "recomputed",
     }
 
 
-def _fit(result: Data, key: str, presenter: bool) -> None:
-    fit, prediction = result["fit"], result["prediction"]
-    verdict = "fits" if fit["fits"] else "does not fit"
-    st.markdown(f"#### {short(fit['peak_bytes'])} {verdict} on a card with {short(fit['card_bytes'])}")
+def _fit(result: MemoryResult, key: str, presenter: bool) -> None:
+    fit, prediction = result.fit, result.prediction
+    verdict = "fits" if fit.fits else "does not fit"
+    st.markdown(f"#### {short(fit.peak_bytes)} {verdict} on a card with {short(fit.card_bytes)}")
     st.caption(
-        f"For the kernels of {fit['device']}. A CUDA card also holds the context, workspaces and rounding to blocks, "
+        f"For the kernels of {fit.device}. A CUDA card also holds the context, workspaces and rounding to blocks, "
         "so leave a margin."
     )
-    chart = charts.changes_chart(result["changes"], result["peak"]["bytes"], fit["card_bytes"], theme())
+    chart = charts.changes_chart(result.changes, result.peak.bytes, fit.card_bytes, theme())
     st.altair_chart(chart, key=f"{key}-changes", width="stretch")
     if prediction:
         st.caption(_agreement(prediction))
-        if not result["predicted"]:
-            measured = {
-                "setting": "measured",
-                "chosen": False,
-                "peak_bytes": result["peak"]["bytes"],
-                "curve": _curve(result),
-            }
-            predicted = {
-                "setting": "predicted",
-                "chosen": False,
-                "peak_bytes": prediction["peak_bytes"],
-                "curve": prediction["curve"],
-            }
-            st.altair_chart(
-                charts.curves_chart([measured, predicted], theme()), key=f"{key}-agreement", width="stretch"
-            )
-    elif result["prediction_reason"]:
-        st.caption(f"No prediction: {result['prediction_reason']}")
+        if not result.predicted:
+            measured = Curve(result.timeline.index, tuple(result.timeline.totals()))
+            both = {"measured": measured, "predicted": prediction.curve}
+            st.altair_chart(charts.curves_chart(both, theme()), key=f"{key}-agreement", width="stretch")
+    elif result.prediction_reason:
+        st.caption(f"No prediction: {result.prediction_reason}")
 
 
-def _curve(result: Data) -> dict[str, Any]:
-    table = result["timeline"]
-    return {"index": table["index"], "bytes": [sum(row) for row in zip(*(table[name] for name in LABELS), strict=True)]}
-
-
-def _agreement(prediction: Data) -> str:
-    if prediction["largest_gap_bytes"] is not None:
+def _agreement(prediction: Prediction) -> str:
+    if prediction.largest_gap_bytes is not None:
         return (
-            f"Predicted on tensors without data: {bytes_text(prediction['peak_bytes'])}. Both ran the same operations; the largest "
-            f"difference at any of them is {bytes_text(prediction['largest_gap_bytes'])}."
+            f"Predicted on tensors without data: {bytes_text(prediction.peak_bytes)}. Both ran the same operations; the largest "
+            f"difference at any of them is {bytes_text(prediction.largest_gap_bytes)}."
         )
-    if prediction["same_operations"] is False:
+    if prediction.same_operations is False:
         return (
-            f"Predicted on tensors without data: {bytes_text(prediction['peak_bytes'])}. The real run took other operations "
+            f"Predicted on tensors without data: {bytes_text(prediction.peak_bytes)}. The real run took other operations "
             "(a fused kernel of this CPU), so only the peaks can be compared."
         )
     return "Nothing was run: every number here is predicted on tensors without data."
 
 
-def _out_of_memory(result: Data, key: str, presenter: bool) -> None:
-    hit = result["oom"]
+def _out_of_memory(result: MemoryResult, key: str, presenter: bool) -> None:
+    hit = result.oom
     if hit is None:
         st.text("The whole training fits under this cap. Set a smaller cap.")
         return
-    st.markdown(f"#### {hit['op']} asked for {short(hit['request_bytes'])} and did not get it")
-    place = f"{phase_text(hit['phase'])} of step {hit['step'] + 1}, in {hit['module']}"
-    line = f", line {hit['line']}" if hit["line"] else ""
+    st.markdown(f"#### {hit.op} asked for {short(hit.request_bytes)} and did not get it")
+    place = f"{phase_text(hit.phase)} of step {hit.step + 1}, in {hit.module}"
+    line = f", line {hit.line}" if hit.line else ""
     st.text(
-        f"Under a cap of {bytes_text(hit['cap_bytes'])}: operation {hit['index']:,} ({place}{line}) asked for a tensor "
-        f"{hit['shape']} {hit['dtype']} of {bytes_text(hit['request_bytes'])} while {bytes_text(hit['alive_bytes'])} were alive."
+        f"Under a cap of {bytes_text(hit.cap_bytes)}: operation {hit.index:,} ({place}{line}) asked for a tensor "
+        f"{hit.shape} {hit.dtype} of {bytes_text(hit.request_bytes)} while {bytes_text(hit.alive_bytes)} were alive."
     )
-    at_failure = {"setting": "alive when it failed", "chosen": False, "peak_bytes": hit["alive_bytes"], "peak_phase": hit["phase"],
-                  "categories": hit["categories"]}  # fmt: skip
+    at_failure = charts.Moment("alive when it failed", hit.alive_bytes, hit.phase, hit.categories)
     st.altair_chart(
         charts.peaks_chart([at_failure], theme(), "bytes alive when the request came"),
         key=f"{key}-alive",
         width="stretch",
     )
     st.text(
-        f"Kept alive by the caught exception alone, through its traceback: {bytes_text(hit['held_by_exception_bytes'])}. "
-        f"After letting go of it {bytes_text(hit['after_bytes'])} are left. Retry outside the except block."
+        f"Kept alive by the caught exception alone, through its traceback: {bytes_text(hit.held_by_exception_bytes)}. "
+        f"After letting go of it {bytes_text(hit.after_bytes)} are left. Retry outside the except block."
     )
     st.caption(
         "The cap counts what the dispatcher sees; the training stops at the first request beyond it. "
@@ -246,32 +228,32 @@ def _out_of_memory(result: Data, key: str, presenter: bool) -> None:
     )
     st.markdown("**What to change first**")
     st.altair_chart(
-        charts.changes_chart(result["changes"], result["peak"]["bytes"], hit["cap_bytes"], theme()),
+        charts.changes_chart(result.changes, result.peak.bytes, hit.cap_bytes, theme()),
         key=f"{key}-changes", width="stretch",
     )  # fmt: skip
-    draw_table(owners_rows(hit["owners"]), OWNERS, f"{key}-owners", "Nothing was alive.")
+    draw_table(owners_rows(hit.owners), OWNERS, f"{key}-owners", "Nothing was alive.")
 
 
-def owners_rows(owners: list[Data]) -> list[dict[str, Any]]:
+def owners_rows(owners: Sequence[Owner]) -> list[dict[str, Any]]:
     """The largest owners as table rows."""
     return [
-        {"category": LABELS[o["category"]], "module": o["module"], "operation": o["op"] or o["name"], "tensors": o["count"],
-         "size": short(o["bytes"]), "bytes": o["bytes"]}
+        {"category": CATEGORY_TEXTS[o.category], "module": o.module, "operation": o.op or o.name, "tensors": o.count,
+         "size": short(o.bytes), "bytes": o.bytes}
         for o in owners
     ]  # fmt: skip
 
 
-def draw_details(result: Data, key: str) -> None:
+def draw_details(result: MemoryResult, key: str) -> None:
     """Tables behind the figure."""
-    if not result["timeline"]["index"]:
+    if not result.timeline.index:
         return
     st.caption(cost_text(result))
     names = ["Owners at the peak", "Operations and dtypes", "What nobody sees", "Allocated, reserved, driver"]
     owners, dtypes, unseen, allocator = st.tabs(names)
     with owners:
-        draw_table(owners_rows(result["peak"]["owners"]), OWNERS, f"{key}-peak-owners", "Nothing was alive.")
+        draw_table(owners_rows(result.peak.owners), OWNERS, f"{key}-peak-owners", "Nothing was alive.")
     with dtypes:
-        rows = [{"operation": d["op"], "output dtype": d["dtype"], "tensors": d["count"]} for d in result["dtypes"]]
+        rows = [{"operation": d.op, "output dtype": d.dtype, "tensors": d.count} for d in result.dtypes]
         draw_table(rows, DTYPES, f"{key}-dtypes", "No forward ran.")
     with unseen:
         st.text(_unseen_text(result))
@@ -279,46 +261,46 @@ def draw_details(result: Data, key: str) -> None:
         _allocator(result, key)
 
 
-def _unseen_text(result: Data) -> str:
-    if result["unseen_bytes"] is None:
-        return f"Not measured. {result['unseen_reason']}"
-    table = result["timeline"]
-    if table["unseen"] is None:
-        size = bytes_text(result["unseen_bytes"])
+def _unseen_text(result: MemoryResult) -> str:
+    if result.unseen_bytes is None:
+        return f"Not measured. {result.unseen_reason}"
+    table = result.timeline
+    if table.unseen is None:
+        size = bytes_text(result.unseen_bytes)
         return f"The allocator's peak of requested bytes is {size} above the tracked one. Both peaks may fall at other moments."
-    row = max(range(len(table["unseen"])), key=table["unseen"].__getitem__)
-    where = f", at {table['op'][row]} in {table['module'][row]}" if result["unseen_bytes"] else ""
-    at_peak = table["unseen"][result["peak"]["row"]]
+    row = max(range(len(table.unseen)), key=table.unseen.__getitem__)
+    where = f", at {table.op[row]} in {table.module[row]}" if result.unseen_bytes else ""
+    at_peak = table.unseen[result.peak.row]
     return (
-        f"One more run under the profiler saw the allocator hold up to {bytes_text(result['unseen_bytes'])} that the dispatcher "
+        f"One more run under the profiler saw the allocator hold up to {bytes_text(result.unseen_bytes)} that the dispatcher "
         f"does not see{where}; {bytes_text(at_peak)} at the peak. Workspaces inside a kernel, packed weights, random-number states. "
         "It is the dashed line of the timeline and not part of the peak."
     )
 
 
-def _allocator(result: Data, key: str) -> None:
-    found = result["allocator"]
+def _allocator(result: MemoryResult, key: str) -> None:
+    found = result.allocator
     if found is None:
-        st.text(f"Not measured. {result['allocator_reason']}")
+        st.text(f"Not measured. {result.allocator_reason}")
         st.text(
             "On a CPU build torch.cuda.memory_allocated() answers 0 without a word; that 0 is not a measurement. "
             "torch.cuda.empty_cache() gives cached blocks back to the driver for other programs: it frees no tensor that is alive."
         )
         return
-    rows = [{"part": name, "size": short(size), "bytes": size} for name, size in found["lines"].items()]
+    rows = [{"part": name, "size": short(size), "bytes": size} for name, size in found.lines.items()]
     helps = {"part": "The four lines sum to what is reserved.", "size": "", "bytes": ""}
     draw_table(rows, helps, f"{key}-allocator", "")
-    st.text(f"The driver counts {bytes_text(found['driver_bytes'])} in use on the device, other processes included.")
-    if found["snapshot"]:
+    st.text(f"The driver counts {bytes_text(found.driver_bytes)} in use on the device, other processes included.")
+    if found.snapshot:
         st.download_button(
-            "Allocator snapshot for PyTorch's memory viewer", zlib.decompress(base64.b64decode(found["snapshot"])),
+            "Allocator snapshot for PyTorch's memory viewer", zlib.decompress(base64.b64decode(found.snapshot)),
             "memory_snapshot.pickle", key=f"{key}-snapshot", on_click="ignore", icon=":material/download:",
         )  # fmt: skip
 
 
-def cost_text(result: Data) -> str:
+def cost_text(result: MemoryResult) -> str:
     """What the instrument costs, as a number."""
-    if not result["step_s"] or not result["tracked_step_s"]:
+    if not result.step_s or not result.tracked_step_s:
         return "Times come from runs without the instrument."
-    ratio = result["tracked_step_s"] / result["step_s"]["median"]
+    ratio = result.tracked_step_s / result.step_s.median
     return f"A tracked step took {ratio:.1f} times as long as a bare one. Times come from runs without the instrument."

@@ -16,20 +16,18 @@ import torch
 
 from lab.contract import program_knob
 from lab.instruments.describing.values import plain_value
+from lab.program.explain import end_of
 from lab.program.lines import FILE, program_line, remember
-from lab.program.output import Alarm, Output, OutputLimit, TimeLimit
-from lab.program.source import IMPORTS, Refused, check_source, namespace, syntax_message
+from lab.program.output import Alarm, Output, TimeLimit
+from lab.program.source import IMPORTS, check_source, namespace, syntax_message
+from lab.program.surroundings import put_back
 from lab.records.program import Ended, Said
 
 __all__ = [
     "FILE",
     "IMPORTS",
     "Ended",
-    "OutputLimit",
     "Ran",
-    "Refused",
-    "TimeLimit",
-    "message_of",
     "namespace",
     "program_line",
     "run_program",
@@ -97,46 +95,23 @@ def _execute(tree: ast.Module, names: dict[str, Any]) -> str:
 @contextlib.contextmanager
 def torch_defaults(seed: int, device: str) -> Iterator[None]:
     """Seeded generators and torch's defaults inside; outside, whatever a program changed is put back."""
-    before = torch.get_default_dtype(), torch.is_grad_enabled(), torch.is_anomaly_enabled()
-    torch.manual_seed(seed)
-    random.seed(seed)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(seed % 2**32)
-    if device != "cpu":
-        torch.set_default_device(device)
-    try:
+    with put_back():
+        torch.manual_seed(seed)
+        random.seed(seed)
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed(seed % 2**32)
+        if device != "cpu":
+            torch.set_default_device(device)
         yield
-    finally:
-        torch.set_default_device(None)
-        torch.set_default_dtype(before[0])
-        torch.set_grad_enabled(before[1])
-        torch.autograd.set_detect_anomaly(before[2])
 
 
 def _ended(error: BaseException, wall_s: float, source: str) -> Ended:
     if isinstance(error, SyntaxError) and error.filename in (FILE, None):
         return Ended(type(error).__name__, syntax_message(error, source), error.lineno)
-    line = program_line(error.__traceback__)
     if isinstance(error, TimeLimit):
-        return Ended("TimeLimit", f"The program ran for more than {wall_s:g} s and was stopped.", line)
-    if isinstance(error, Refused) and len(error.args) == 2:
-        return Ended("Refused", str(error.args[0]), error.args[1])
-    name = "MemoryLimit" if _is_out_of_memory(error) else type(error).__name__
-    return Ended(name, message_of(error), line)
-
-
-def message_of(error: BaseException) -> str:
-    """At most 4000 characters of its text. Never raises."""
-    try:
-        return str(error)[:4000]
-    except Exception:  # noqa: BLE001 - an exception class of the program may fail to describe itself
-        return "(the exception has no text)"
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return True
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+        told = f"The program ran for more than {wall_s:g} s and was stopped."
+        return Ended("TimeLimit", told, program_line(error.__traceback__))
+    return end_of(error)
 
 
 def variables(names: dict[str, Any]) -> dict[str, Any]:

@@ -8,17 +8,19 @@ from typing import Any
 from lab.contract import Fault
 from lab.records.program import Said
 
-CATEGORIES = (
-    "parameters",
-    "buffers",
-    "optimizer_state",
-    "gradients",
-    "weight_casts",
-    "saved",
-    "recomputed",
-    "inputs",
-    "temporaries",
-)
+CATEGORY_TEXTS = {
+    "parameters": "parameters",
+    "buffers": "buffers",
+    "optimizer_state": "optimizer state",
+    "gradients": "gradients",
+    "weight_casts": "weight casts",
+    "saved": "saved activations",
+    "recomputed": "recomputed",
+    "inputs": "inputs",
+    "temporaries": "temporaries",
+}
+"""The categories as they are printed."""
+CATEGORIES = tuple(CATEGORY_TEXTS)
 """In stacking order from the bottom. A storage is counted in the first one that fits; see ``memory_track``."""
 
 

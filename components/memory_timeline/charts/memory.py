@@ -1,50 +1,69 @@
-"""Settings beside each other, what would lower the peak, what is saved, and what fits: rows of a memory result -> charts."""
+"""Settings beside each other, what would lower the peak, what is saved, and what fits: records of memory -> charts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import altair as alt
 import pandas as pd
 
 from components.kit.palette import GRAPH, MEMORY, Theme
 from lab.quantities import bytes_text
+from lab.records.memory import CATEGORY_TEXTS, Change, Curve, Run, SavedTensor
 
-CATEGORIES = {
-    "parameters": "parameters",
-    "buffers": "buffers",
-    "optimizer_state": "optimizer state",
-    "gradients": "gradients",
-    "weight_casts": "weight casts",
-    "saved": "activations",
-    "recomputed": "recomputed",
-    "inputs": "inputs",
-    "temporaries": "temporaries",
-}
-"""Names in results, in stacking order -> names in the palette and on the chart."""
+HUES = CATEGORY_TEXTS | {"saved": "activations"}
+"""Categories, in stacking order -> their names in the palette and on the chart."""
 _UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 
 
-def peaks_chart(runs: Sequence[Mapping[str, Any]], theme: Theme, title: str = "bytes alive at the peak") -> Any:
-    """One bar a setting: its peak, stacked by category, and the phase it falls in."""
-    ran = [run for run in runs if run["peak_bytes"] is not None]
-    scale, unit = unit_of(max(run["peak_bytes"] for run in ran))
+class Moment(NamedTuple):
+    """What was alive at one instant of a run."""
+
+    name: str
+    bytes: int
+    phase: str
+    categories: Mapping[str, int]
+
+
+def peaks_of(runs: Sequence[Run]) -> list[Moment]:
+    """The peaks of the settings that ran to their end."""
+    return [
+        Moment(setting_text(run), run.peak_bytes, run.peak_phase, run.categories)
+        for run in runs
+        if run.peak_bytes is not None
+    ]
+
+
+def curves_of(runs: Sequence[Run]) -> dict[str, Curve]:
+    """The curves of the settings that ran to their end, by name."""
+    return {setting_text(run): run.curve for run in runs if run.peak_bytes is not None}
+
+
+def setting_text(run: Run) -> str:
+    """The name of a setting, and whether it is the one that the controls say."""
+    return f"{run.setting} (as set)" if run.chosen else run.setting
+
+
+def peaks_chart(moments: Sequence[Moment], theme: Theme, title: str = "bytes alive at the peak") -> Any:
+    """One bar a moment, stacked by category, and the phase it falls in."""
+    most = max(moment.bytes for moment in moments)
+    scale, unit = unit_of(most)
     rows = [
         {
-            "setting": _setting(run),
+            "setting": moment.name,
             "category": label,
             "order": position,
-            "size": run["categories"][name] / scale,
-            "exact": bytes_text(run["categories"][name]),
-            "peak": bytes_text(run["peak_bytes"]),
+            "size": moment.categories[name] / scale,
+            "exact": bytes_text(moment.categories[name]),
+            "peak": bytes_text(moment.bytes),
         }
-        for run in ran
-        for position, (name, label) in enumerate(CATEGORIES.items())
-        if run["categories"][name]
+        for moment in moments
+        for position, (name, label) in enumerate(HUES.items())
+        if moment.categories[name]
     ]
     data = pd.DataFrame(rows)
-    order = [_setting(run) for run in ran]
+    order = [moment.name for moment in moments]
     y = alt.Y("setting:N", sort=order, title=None, axis=alt.Axis(labelLimit=260, labelFontSize=13))
     bars = (
         alt.Chart(data)
@@ -63,30 +82,28 @@ def peaks_chart(runs: Sequence[Mapping[str, Any]], theme: Theme, title: str = "b
         )
     )
     labels = [
-        {"setting": _setting(run), "size": run["peak_bytes"] / scale, "text": f"{_short(run['peak_bytes'])}, {run['peak_phase']}"}
-        for run in ran
-    ]  # fmt: skip
+        {"setting": moment.name, "size": moment.bytes / scale, "text": f"{_short(moment.bytes)}, {moment.phase}"}
+        for moment in moments
+    ]
     ends = (
         alt.Chart(pd.DataFrame(labels))
         .mark_text(align="left", dx=6, fontSize=13, color=GRAPH[theme]["ink"])
         .encode(y=y, x="size:Q", text="text:N")
     )
-    most = max(run["peak_bytes"] for run in ran) / scale
-    ends = ends.encode(x=alt.X("size:Q", scale=alt.Scale(domain=[0, most * 1.4], nice=False)))
-    said = ", ".join(f"{_setting(run)} {_short(run['peak_bytes'])}" for run in ran)
+    ends = ends.encode(x=alt.X("size:Q", scale=alt.Scale(domain=[0, most / scale * 1.4], nice=False)))
+    said = ", ".join(f"{moment.name} {_short(moment.bytes)}" for moment in moments)
     return alt.layer(bars, ends).properties(height=alt.Step(46), description=f"Peak by category: {said}.")
 
 
-def curves_chart(runs: Sequence[Mapping[str, Any]], theme: Theme) -> alt.Chart:
-    """Bytes alive over operations, one line a setting."""
-    ran = [run for run in runs if run["peak_bytes"] is not None]
-    scale, unit = unit_of(max(run["peak_bytes"] for run in ran))
+def curves_chart(curves: Mapping[str, Curve], theme: Theme) -> alt.Chart:
+    """Bytes alive over operations, one line a name."""
+    scale, unit = unit_of(max(size for curve in curves.values() for size in curve.bytes))
     rows = [
-        {"setting": _setting(run), "operation": index, "size": size / scale, "exact": bytes_text(size)}
-        for run in ran
-        for index, size in zip(run["curve"]["index"], run["curve"]["bytes"], strict=True)
+        {"setting": name, "operation": index, "size": size / scale, "exact": bytes_text(size)}
+        for name, curve in curves.items()
+        for index, size in zip(curve.index, curve.bytes, strict=True)
     ]
-    names = [_setting(run) for run in ran]
+    names = list(curves)
     color = alt.Color(
         "setting:N", sort=names, scale=alt.Scale(domain=names, range=line_hues(theme)[: len(names)]), legend=_LEGEND
     )
@@ -107,11 +124,10 @@ def curves_chart(runs: Sequence[Mapping[str, Any]], theme: Theme) -> alt.Chart:
     )  # fmt: skip
 
 
-def changes_chart(changes: Sequence[Mapping[str, Any]], peak_bytes: int, card_bytes: int | None, theme: Theme) -> Any:
+def changes_chart(changes: Sequence[Change], peak_bytes: int, card_bytes: int | None, theme: Theme) -> Any:
     """Each change with the peak that it gives, the present peak and the card as lines."""
     rows = [{"title": "as set", "bytes": peak_bytes, "how": "as set"}] + [
-        {"title": c["title"], "bytes": c["peak_bytes"], "how": "measured" if c["measured"] else "predicted"}
-        for c in changes
+        {"title": c.title, "bytes": c.peak_bytes, "how": "measured" if c.measured else "predicted"} for c in changes
     ]
     limit = card_bytes if card_bytes and card_bytes < 3 * max(row["bytes"] for row in rows) else None
     scale, unit = unit_of(max([row["bytes"] for row in rows] + ([limit] if limit else [])))
@@ -158,7 +174,7 @@ def changes_chart(changes: Sequence[Mapping[str, Any]], peak_bytes: int, card_by
     )
 
 
-def saved_chart(saved: Sequence[Mapping[str, Any]], theme: Theme) -> alt.Chart:
+def saved_chart(saved: Sequence[SavedTensor], theme: Theme) -> alt.Chart:
     """Bytes that autograd keeps, by module: kept storages once each, largest first."""
     rows = saved_by_module(saved)
     scale, unit = unit_of(max(row["bytes"] for row in rows))
@@ -175,16 +191,16 @@ def saved_chart(saved: Sequence[Mapping[str, Any]], theme: Theme) -> alt.Chart:
     )  # fmt: skip
 
 
-def saved_by_module(saved: Sequence[Mapping[str, Any]], most: int = 20) -> list[dict[str, Any]]:
+def saved_by_module(saved: Sequence[SavedTensor], most: int = 20) -> list[dict[str, Any]]:
     """module, bytes, slots: each storage counted once, with the module that saved it first; the rest in one row."""
-    seen: set[int] = set()
+    seen: set[int | None] = set()
     found: dict[str, dict[str, Any]] = {}
-    for row in saved:
-        if row["holds"] != "saved" or row["storage"] in seen:
+    for tensor in saved:
+        if tensor.holds != "saved" or tensor.storage in seen:
             continue
-        seen.add(row["storage"])
-        entry = found.setdefault(row["module"], {"module": row["module"], "bytes": 0, "slots": 0})
-        entry["bytes"] += row["storage_bytes"]
+        seen.add(tensor.storage)
+        entry = found.setdefault(tensor.module, {"module": tensor.module, "bytes": 0, "slots": 0})
+        entry["bytes"] += tensor.storage_bytes or 0
         entry["slots"] += 1
     ordered = sorted(found.values(), key=lambda entry: -entry["bytes"])
     rest = ordered[most:]
@@ -216,7 +232,7 @@ _DASHES = [[1, 0], [8, 3], [2, 2], [10, 3, 2, 3], [5, 5], [14, 4]]
 
 
 def _category_color(labels: list[str], theme: Theme) -> alt.Color:
-    shown = [label for label in CATEGORIES.values() if label in labels]
+    shown = [label for label in HUES.values() if label in labels]
     return alt.Color(
         "category:N", scale=alt.Scale(domain=shown, range=[MEMORY[theme][label] for label in shown]), sort=shown,
         legend=alt.Legend(title=None, orient="top", direction="horizontal", columns=5, labelLimit=200),
@@ -227,10 +243,6 @@ def _fits(how: str, size: int, limit: int | None) -> str:
     if limit:
         return "over the limit" if size > limit else "fits"
     return "as set" if how == "as set" else "with the change"
-
-
-def _setting(run: Mapping[str, Any]) -> str:
-    return f"{run['setting']} (as set)" if run["chosen"] else run["setting"]
 
 
 def _saving(size: int, before: int) -> str:

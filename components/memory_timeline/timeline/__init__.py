@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from streamlit.components import v2 as components_v2
 
@@ -11,6 +10,7 @@ from components.kit import stepper, zoom
 from components.kit.modules import script
 from components.kit.palette import MEMORY, Theme
 from components.memory_timeline.timeline.scene import scene
+from lab.records.memory import MemoryResult
 
 KEYS: dict[str, str] = {
     "→ ←": "next and previous operation",
@@ -46,8 +46,8 @@ _component = components_v2.component(
 )
 
 
-def memory_view(result: dict[str, Any], *, key: str, height: int = 560, presenter: bool = False) -> None:
-    """Draw the timeline of a memory ``result`` in wire form. ``height`` in pixels; presenter mode fills the window.
+def memory_view(result: MemoryResult, *, key: str, height: int = 560, presenter: bool = False) -> None:
+    """Draw the timeline of ``result``. ``height`` in pixels; presenter mode fills the window.
 
     Stepping, choosing and zooming happen in the browser and rerun nothing.
     """

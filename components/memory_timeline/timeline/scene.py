@@ -1,94 +1,87 @@
-"""From the wire form of a memory result to what the figure draws. Numbers stay exact; words are made here."""
+"""From the record of a run to what the figure draws. Numbers stay exact; words are made here."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from components.memory_timeline.charts.memory import HUES
 from lab.quantities import bytes_text
+from lab.records.memory import CATEGORY_TEXTS, MemoryResult, Owner, Peak
+from lab.wire import encode
 
-LABELS = {
-    "parameters": "parameters",
-    "buffers": "buffers",
-    "optimizer_state": "optimizer state",
-    "gradients": "gradients",
-    "weight_casts": "weight casts",
-    "saved": "saved activations",
-    "recomputed": "recomputed",
-    "inputs": "inputs",
-    "temporaries": "temporaries",
-}
-"""Categories in stacking order from the bottom, as they are printed."""
-HUES = LABELS | {"saved": "activations"}
-"""Their names in the palette."""
 PHASES = {"zero_grad": "zero grad", "optimizer": "optimizer step"}
 
 
-def scene(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything that the figure needs. Texts that repeat are sent once, with positions into them."""
-    table, peak = result["timeline"], result["peak"]
-    return {
+def scene(result: MemoryResult) -> dict[str, Any]:
+    """Everything that the figure needs, in wire form. Texts that repeat are sent once, with positions into them."""
+    table, peak = result.timeline, result.peak
+    layers = {name: getattr(table, name) for name in CATEGORY_TEXTS}
+    drawn = {
         "figure": figure_id(result),
-        "index": table["index"],
-        "step": table["step"],
-        "line": table["line"] if any(table["line"]) else [],
-        **{name: _coded(table[name]) for name in ("op", "phase", "module")},
+        "index": table.index,
+        "step": table.step,
+        "line": table.line if any(table.line) else [],
+        **{name: _coded(getattr(table, name)) for name in ("op", "phase", "module")},
         "layers": [
-            {"name": name, "hue": HUES[name].replace(" ", "-"), "label": label, "bytes": table[name]}
-            for name, label in LABELS.items()
-            if any(table[name])
+            {"name": name, "hue": HUES[name].replace(" ", "-"), "label": CATEGORY_TEXTS[name], "bytes": sizes}
+            for name, sizes in layers.items()
+            if any(sizes)
         ],
-        "categories": [{"label": label, "hue": HUES[name].replace(" ", "-")} for name, label in LABELS.items()],
-        "unseen": table["unseen"],
-        "lives": result["lives"],
-        "storages": {name: values if name == "line" else _coded(values) for name, values in result["storages"].items()},
-        "peak": {"row": peak["row"], "bytes": peak["bytes"], "text": peak_text(peak)},
-        "card_bytes": result["fit"]["card_bytes"],
+        "categories": [{"label": label, "hue": HUES[name].replace(" ", "-")} for name, label in CATEGORY_TEXTS.items()],
+        "unseen": table.unseen,
+        "lives": result.lives,
+        "storages": {
+            name: values if name == "line" else _coded(values) for name, values in vars(result.storages).items()
+        },
+        "peak": {"row": peak.row, "bytes": peak.bytes, "text": peak_text(peak)},
+        "card_bytes": result.fit.card_bytes,
         "title": title(result),
         "description": description(result),
     }
+    return encode(drawn)
 
 
-def figure_id(result: Mapping[str, Any]) -> str:
+def figure_id(result: MemoryResult) -> str:
     """Changes when the timeline does."""
-    table = result["timeline"]
-    facts = [result["peak"], table["index"][-1:], result["step_ends"], table["op"][:50]]
+    table = result.timeline
+    facts = encode([result.peak, table.index[-1:], result.step_ends, table.op[:50]])
     return hashlib.sha1(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def title(result: Mapping[str, Any]) -> list[str]:
+def title(result: MemoryResult) -> list[str]:
     """The line above the figure."""
-    kind = "predicted on tensors without data" if result["predicted"] else "measured"
+    kind = "predicted on tensors without data" if result.predicted else "measured"
     return [
-        f"Peak {short(result['peak']['bytes'])}, {kind}",
-        f"{result['operations']:,} operations in {len(result['step_ends'])} steps",
-        f"{short(result['saved_bytes'])} saved for backward",
+        f"Peak {short(result.peak.bytes)}, {kind}",
+        f"{result.operations:,} operations in {len(result.step_ends)} steps",
+        f"{short(result.saved_bytes)} saved for backward",
     ]
 
 
-def peak_text(peak: Mapping[str, Any]) -> str:
+def peak_text(peak: Peak) -> str:
     """Where the peak is and whose it is, in one sentence."""
-    if not peak["bytes"]:
+    if not peak.bytes:
         return "Nothing was alive."
-    owners = ", ".join(f"{owner_text(owner)} {short(owner['bytes'])}" for owner in peak["owners"][:3])
-    where = f"{phase_text(peak['phase'])} of step {peak['step'] + 1}, in {peak['op']} ({peak['module'] or 'no module'})"
-    return f"Peak {bytes_text(peak['bytes'])}: {where}. Largest: {owners}."
+    owners = ", ".join(f"{owner_text(owner)} {short(owner.bytes)}" for owner in peak.owners[:3])
+    where = f"{phase_text(peak.phase)} of step {peak.step + 1}, in {peak.op} ({peak.module or 'no module'})"
+    return f"Peak {bytes_text(peak.bytes)}: {where}. Largest: {owners}."
 
 
-def owner_text(owner: Mapping[str, Any]) -> str:
+def owner_text(owner: Owner) -> str:
     """One owner in words: saved activations of blocks.0.fc1."""
-    label = LABELS[owner["category"]]
-    place = owner["module"] or owner["op"]
-    return f"{label} of {place}" if place and owner["category"] != "optimizer_state" else label
+    label = CATEGORY_TEXTS[owner.category]
+    place = owner.module or owner.op
+    return f"{label} of {place}" if place and owner.category != "optimizer_state" else label
 
 
-def description(result: Mapping[str, Any]) -> str:
+def description(result: MemoryResult) -> str:
     """Alt text."""
-    parts = [f"{LABELS[name]} {short(size)}" for name, size in result["peak"]["categories"].items() if size]
+    parts = [f"{CATEGORY_TEXTS[name]} {short(size)}" for name, size in result.peak.categories.items() if size]
     return (
-        f"Stacked areas of bytes alive over {result['operations']:,} operations. {peak_text(result['peak'])} "
+        f"Stacked areas of bytes alive over {result.operations:,} operations. {peak_text(result.peak)} "
         f"At the peak: {', '.join(parts)}."
     )
 

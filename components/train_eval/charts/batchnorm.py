@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
@@ -11,14 +11,15 @@ import pandas as pd
 from components.kit.palette import GRAPH, MODES, Theme
 from components.train_eval.charts.lamps import Drawn, Lamp, lamp_chart
 from lab.quantities import number_text
+from lab.records.modes_batchnorm import BatchRow, Reach, ServingRow, SizeRow, Treatment
 
 POINTS = 300
 
 
-def trace_charts(rows: Sequence[Mapping[str, Any]], channel: int, theme: Theme) -> list[Drawn]:
+def trace_charts(rows: Sequence[BatchRow], channel: int, theme: Theme) -> list[Drawn]:
     """Mean, variance and output spread of one channel, batch by batch; a chart each."""
     data = pd.DataFrame(_channel_rows(rows[:POINTS], channel))
-    tracked = rows[0]["running_mean"] is not None
+    tracked = rows[0].running_mean is not None
     mean = [("batch_mean", "of the batch"), *([("running_mean", "running")] if tracked else [])]
     variance = [
         ("batch_var_biased", "of the batch, ÷ n: normalises"),
@@ -41,11 +42,12 @@ _HUES = {
 }
 
 
-def _channel_rows(rows: Sequence[Mapping[str, Any]], channel: int) -> list[dict[str, Any]]:
-    return [
-        {"batch": row["batch"], **{name: None if row[name] is None else row[name][channel] for name in _HUES}}
-        for row in rows
-    ]
+def _channel_rows(rows: Sequence[BatchRow], channel: int) -> list[dict[str, Any]]:
+    return [{"batch": row.batch, **{name: _of_channel(getattr(row, name), channel) for name in _HUES}} for row in rows]
+
+
+def _of_channel(values: tuple[float, ...] | None, channel: int) -> float | None:
+    return None if values is None else values[channel]
 
 
 def _panel(data: pd.DataFrame, theme: Theme, title: str, series: list[tuple[str, str]], channel: int) -> Drawn:
@@ -80,10 +82,10 @@ def _panel(data: pd.DataFrame, theme: Theme, title: str, series: list[tuple[str,
     )
 
 
-def size_chart(rows: Sequence[Mapping[str, Any]], chosen: int, theme: Theme) -> Drawn:
+def size_chart(rows: Sequence[SizeRow], chosen: int, theme: Theme) -> Drawn:
     """Ratio of the outputs of both modes over the batch size: measured, predicted, and the limit for ε = 0."""
-    data = pd.DataFrame([row for row in rows if row["ratio"] is not None])
-    x = alt.X("batch:Q", title="samples in the batch", scale=alt.Scale(type="log", base=2, domain=[1, max(256, max(row["batch"] for row in rows))]), axis=alt.Axis(values=[1, 2, 4, 8, 16, 32, 64, 128, 256], format="d"))  # fmt: skip
+    data = pd.DataFrame([row for row in rows if row.ratio is not None])
+    x = alt.X("batch:Q", title="samples in the batch", scale=alt.Scale(type="log", base=2, domain=[1, max(256, max(row.batch for row in rows))]), axis=alt.Axis(values=[1, 2, 4, 8, 16, 32, 64, 128, 256], format="d"))  # fmt: skip
     y_title, scale = "std of eval output ÷ std of train output", alt.Scale(zero=False, nice=True)
     tips = [
         alt.Tooltip("batch", title="samples"),
@@ -102,10 +104,10 @@ def size_chart(rows: Sequence[Mapping[str, Any]], chosen: int, theme: Theme) -> 
         size=alt.condition(alt.datum.batch == chosen, alt.value(260), alt.value(80)),
     )  # fmt: skip
     layers = [limit, predicted, measured]
-    refused = [row for row in rows if row["ratio"] is None]
+    refused = [row for row in rows if row.ratio is None]
     if refused:
         note = alt.Chart(
-            pd.DataFrame([{"batch": refused[0]["batch"], "text": "1: torch refuses, one value has no variance"}])
+            pd.DataFrame([{"batch": refused[0].batch, "text": "1: torch refuses, one value has no variance"}])
         )
         layers.append(
             note.mark_text(align="left", dx=6, fontSize=12, color=GRAPH[theme]["fault"]).encode(
@@ -119,7 +121,7 @@ def size_chart(rows: Sequence[Mapping[str, Any]], chosen: int, theme: Theme) -> 
     )  # fmt: skip
 
 
-def serving_charts(rows: Sequence[Mapping[str, Any]], chosen: float, theme: Theme) -> list[Drawn]:
+def serving_charts(rows: Sequence[ServingRow], chosen: float, theme: Theme) -> list[Drawn]:
     """How far eval output is from what train mode would give, when serving data has moved; then its mean and spread."""
     data = pd.DataFrame(rows)
     x = alt.X("shift:Q", title="shift of the serving data")
@@ -161,48 +163,48 @@ def serving_charts(rows: Sequence[Mapping[str, Any]], chosen: float, theme: Them
     return [upper.properties(description=description), lower]
 
 
-def treatment_chart(rows: Sequence[Mapping[str, Any]], chosen: str, theme: Theme) -> Drawn:
+def treatment_chart(rows: Sequence[Treatment], chosen: str, theme: Theme) -> Drawn:
     """What each treatment moves: affine weight, running statistics, counter, output."""
     lamps = []
     for row in rows:
-        gap, counted = row["output_gap"], row["batches_counted"]
-        moved = row["mean_moved"] > 0
-        error = row["error"]
+        gap, counted = row.output_gap, row.batches_counted
+        moved = row.mean_moved > 0
+        error = row.error
         output = (
             "refused" if error and gap is None else "none" if gap is None else number_text(gap) if gap > 1e-9 else "no"
         )
         for column, on, text, detail in (
-            ("weight gets|a gradient", row["weight_gradient"], "yes" if row["weight_gradient"] else "no", "affine weight"),
-            ("running mean|moves", moved, number_text(row["mean_moved"]) if moved else "no", f"by at most {number_text(row['mean_moved'])}"),
+            ("weight gets|a gradient", row.weight_gradient, "yes" if row.weight_gradient else "no", "affine weight"),
+            ("running mean|moves", moved, number_text(row.mean_moved) if moved else "no", f"by at most {number_text(row.mean_moved)}"),
             ("batches|counted", counted > 0, str(counted), "num_batches_tracked grew by this"),
             ("output differs|from train mode", gap is not None and gap > 1e-9, output, error or "root mean square distance"),
         ):  # fmt: skip
-            lamps.append(Lamp(row["name"], column, bool(on), text, detail, row["name"] == chosen))
+            lamps.append(Lamp(row.name, column, bool(on), text, detail, row.name == chosen))
     return lamp_chart(
         lamps, theme=theme, row_title="done to the layer", description="What each treatment of a BatchNorm layer moves."
     )
 
 
-def reach_chart(rows: Sequence[Mapping[str, Any]], theme: Theme) -> Drawn:
+def reach_chart(rows: Sequence[Reach], theme: Theme) -> Drawn:
     """For each normalisation, the samples and channels that share one mean and variance with the first element."""
-    layers, modes = (list(dict.fromkeys(row[name] for row in rows)) for name in ("layer", "mode"))
-    samples, channels = len(rows[0]["shares"]), len(rows[0]["shares"][0])
+    layers, modes = (list(dict.fromkeys(getattr(row, name) for row in rows)) for name in ("layer", "mode"))
+    samples, channels = len(rows[0].shares), len(rows[0].shares[0])
     wide, tall = channels + 1.2, samples + 2.2
     data = pd.DataFrame(
         [
             {
-                "layer": row["layer"],
-                "mode": f"{row['mode']} mode",
+                "layer": row.layer,
+                "mode": f"{row.mode} mode",
                 "sample": sample,
                 "channel": channel,
                 "share": share,
                 "on": share > 0,
-                "values": row["values"],
-                "left": layers.index(row["layer"]) * wide + channel,
-                "top": modes.index(row["mode"]) * tall + sample,
+                "values": row.values,
+                "left": layers.index(row.layer) * wide + channel,
+                "top": modes.index(row.mode) * tall + sample,
             }
             for row in rows
-            for sample, shares in enumerate(row["shares"])
+            for sample, shares in enumerate(row.shares)
             for channel, share in enumerate(shares)
         ]
     )

@@ -1,8 +1,8 @@
-"""Dropout: what was dropped, how the averages settle, and the spread of MC dropout. Data is the wire form of a result."""
+"""Dropout: what was dropped, how the averages settle, and the spread of MC dropout."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
@@ -11,6 +11,7 @@ import pandas as pd
 from components.kit.palette import GRAPH, MODES, SIGN, Theme
 from components.train_eval.charts.lamps import Drawn, Lamp, lamp_chart
 from lab.quantities import number_text
+from lab.records.modes_dropout import DropoutReading, Grid, Listener, McReading
 
 PANELS = (
     ("first", "train 1"),
@@ -24,10 +25,10 @@ WORDS_UP_TO = 12
 """Columns of a panel up to which each cell shows its number."""
 
 
-def mask_chart(reading: Mapping[str, Any], theme: Theme) -> Drawn:
+def mask_chart(reading: DropoutReading, theme: Theme) -> Drawn:
     """The same corner of the output in two train passes and in eval mode; dropped cells carry a cross."""
-    grid = reading["grid"]
-    rows, columns = len(grid["inputs"]), len(grid["inputs"][0])
+    grid = reading.grid
+    rows, columns = len(grid.inputs), len(grid.inputs[0])
     data, stride = pd.DataFrame(_cells(grid)), columns + GAP
     data["strong"] = data["value"].abs() > 0.6 * data["value"].abs().max()
     scale = _sign_scale(data["value"].tolist(), theme)
@@ -44,7 +45,7 @@ def mask_chart(reading: Mapping[str, Any], theme: Theme) -> Drawn:
     )
     y = alt.Y(
         "top:Q",
-        title="sample" if reading["unit"] != "plane" else "sample and image row",
+        title="sample" if reading.unit != "plane" else "sample and image row",
         axis=alt.Axis(grid=False, ticks=False, domain=False, tickMinStep=1, format="d"),
         scale=alt.Scale(domain=[rows, -1.5], nice=False),
     )
@@ -69,8 +70,8 @@ def mask_chart(reading: Mapping[str, Any], theme: Theme) -> Drawn:
         align="left", fontSize=13, fontWeight="bold", color=GRAPH[theme]["ink"]
     )
     heads = titles.encode(x="left:Q", y=alt.value(8), text="title:N")
-    shown = f"{rows} of {grid['rows_of']} rows and {columns} of {grid['columns_of']} columns"
-    whole = rows == grid["rows_of"] and columns == grid["columns_of"]
+    shown = f"{rows} of {grid.rows_of} rows and {columns} of {grid.columns_of} columns"
+    whole = rows == grid.rows_of and columns == grid.columns_of
     return alt.layer(cells, marks, heads).properties(
         height=CELL_PX * rows + 110,
         title=alt.Title("× dropped   two passes in train mode, one after eval()" + ("" if whole else f"  ·  shown: {shown}"), fontSize=12, fontWeight="normal", anchor="start"),
@@ -87,15 +88,15 @@ def _sign_scale(values: list[float], theme: Theme) -> alt.Scale:
     return alt.Scale(domain=list(ends.values()), range=[SIGN[theme][end] for end in ends], interpolate="rgb")
 
 
-def _cells(grid: Mapping[str, Any]) -> list[dict[str, Any]]:
-    columns = len(grid["inputs"][0])
+def _cells(grid: Grid) -> list[dict[str, Any]]:
+    columns = len(grid.inputs[0])
     words = columns <= WORDS_UP_TO
     found = []
     for number, (name, title) in enumerate(PANELS):
         start = number * (columns + GAP)
-        for row, values in enumerate(grid[name]):
+        for row, values in enumerate(getattr(grid, name)):
             for column, value in enumerate(values):
-                dropped = grid[f"{name}_dropped"][row][column]
+                dropped = getattr(grid, f"{name}_dropped")[row][column]
                 found.append(
                     {
                         "panel": title,
@@ -107,7 +108,7 @@ def _cells(grid: Mapping[str, Any]) -> list[dict[str, Any]]:
                         "top": row,
                         "bottom": row + 1,
                         "centre": row + 0.5,
-                        "input": grid["inputs"][row][column],
+                        "input": grid.inputs[row][column],
                         "value": value,
                         "dropped": dropped,
                         "fate": "dropped" if dropped else "kept",
@@ -117,8 +118,8 @@ def _cells(grid: Mapping[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _column_title(reading: Mapping[str, Any]) -> str:
-    return {"element": "channel", "row": "channel and position", "plane": "channel and image column"}[reading["unit"]]
+def _column_title(reading: DropoutReading) -> str:
+    return {"element": "channel", "row": "channel and position", "plane": "channel and image column"}[reading.unit]
 
 
 def _ticks(columns: int) -> range:
@@ -134,13 +135,13 @@ def _strong_ink(theme: Theme) -> str:
     return "#ffffff" if theme == "light" else GRAPH["light"]["ink"]
 
 
-def convergence_charts(reading: Mapping[str, Any], theme: Theme) -> list[Drawn]:
+def convergence_charts(reading: DropoutReading, p: float, theme: Theme) -> list[Drawn]:
     """Share dropped, mean and variance after 1, 2, ... passes, with what the closed form says; a chart each."""
-    data = pd.DataFrame(reading["convergence"])
-    data["variance_predicted"] = reading["predicted"]["variance"]
-    data["mean_predicted"] = reading["predicted"]["mean"]
-    data["p"] = reading["p"]
-    level = f"{reading['level']:.1%} interval"
+    data = pd.DataFrame(reading.convergence)
+    data["variance_predicted"] = reading.predicted.variance
+    data["mean_predicted"] = reading.predicted.mean
+    data["p"] = p
+    level = f"{reading.level:.1%} interval"
     share = "share dropped"
     return [
         _panel(data, theme, "dropped_fraction", share, "p", ("dropped_low", "dropped_high"), level),
@@ -177,9 +178,9 @@ def _panel(
     )
 
 
-def mc_chart(reading: Mapping[str, Any], theme: Theme) -> Drawn:
+def mc_chart(reading: McReading, theme: Theme) -> Drawn:
     """Mean of the passes with two standard deviations, measured and predicted, and the output in eval mode."""
-    data = pd.DataFrame(reading["samples"])
+    data = pd.DataFrame(reading.samples)
     for sign, side in ((-1, "low"), (1, "high")):
         data[side] = data["mean"] + sign * 2 * data["std"]
         data[f"predicted_{side}"] = data["eval_output"] + sign * 2 * data["predicted_std"]
@@ -205,20 +206,20 @@ def mc_chart(reading: Mapping[str, Any], theme: Theme) -> Drawn:
     )  # fmt: skip
 
 
-def listener_chart(rows: Sequence[Mapping[str, Any]], theme: Theme) -> Drawn:
+def listener_chart(rows: Sequence[Listener], theme: Theme) -> Drawn:
     """Which layers and functions change under eval(), stay random, or need the batch."""
     lamps = []
     for row in rows:
         for column, on, number in (
-            ("random in|train mode", row["train_spread"] > 0, row["train_spread"]),
-            ("still random|after eval()", row["eval_spread"] > 0, row["eval_spread"]),
-            ("output changes|under eval()", row["mode_gap"] > 0, row["mode_gap"]),
-            ("needs the batch|after eval()", row["needs_the_batch"], None),
+            ("random in|train mode", row.train_spread > 0, row.train_spread),
+            ("still random|after eval()", row.eval_spread > 0, row.eval_spread),
+            ("output changes|under eval()", row.mode_gap > 0, row.mode_gap),
+            ("needs the batch|after eval()", row.needs_the_batch, None),
         ):
             detail = "yes" if on else "no"
             if number is not None:
                 detail = f"largest distance of two outputs {number_text(number)}"
-            lamps.append(Lamp(row["name"], column, bool(on), "yes" if on else "no", detail))
+            lamps.append(Lamp(row.name, column, bool(on), "yes" if on else "no", detail))
     return lamp_chart(
         lamps,
         theme=theme,

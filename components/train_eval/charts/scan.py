@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict
 
 import altair as alt
 import pandas as pd
 
 from components.kit.palette import GRAPH, MODES, Theme
 from components.train_eval.charts.lamps import Drawn
+from lab.records.modes_models import CostRow, ModelScan
 
 ROW_PX = 30
 MOST = 40
 
 
-def gap_chart(modes: Mapping[str, Any], theme: Theme) -> Drawn:
+def gap_chart(modes: ModelScan, theme: Theme) -> Drawn:
     """One bar a module: relative output gap that it causes alone; the last bars are all together and what ignores eval()."""
     rows = [
-        {"name": f"{m['path']} ({m['type']})", "gap": m["gap"], "kind": "this module alone in train mode"}
-        for m in sorted(modes["modules"], key=lambda m: -m["gap"])[:MOST]
+        {"name": f"{m.path} ({m.type})", "gap": m.gap, "kind": "this module alone in train mode"}
+        for m in sorted(modes.modules, key=lambda m: -m.gap)[:MOST]
     ]
-    rows.append({"name": "all together", "gap": modes["gap_together"], "kind": "all in train mode"})
-    if modes["eval_spread"] > 0:
-        rows.append({"name": "two calls after eval()", "gap": modes["eval_spread"], "kind": "ignores eval()"})
+    rows.append({"name": "all together", "gap": modes.gap_together, "kind": "all in train mode"})
+    if modes.eval_spread > 0:
+        rows.append({"name": "two calls after eval()", "gap": modes.eval_spread, "kind": "ignores eval()"})
     data = pd.DataFrame(rows)
     scale = alt.Scale(
         domain=["this module alone in train mode", "all in train mode", "ignores eval()"],
@@ -47,10 +48,10 @@ def gap_chart(modes: Mapping[str, Any], theme: Theme) -> Drawn:
     )
 
 
-def cost_chart(rows: Sequence[Mapping[str, Any]], theme: Theme) -> Drawn:
+def cost_chart(rows: Sequence[CostRow], theme: Theme) -> Drawn:
     """Accuracy of the same trained network on the same test set, by how it was evaluated."""
     named = [
-        {**row, "name": _named(row), "kind": "eval mode" if row["setting"].startswith("eval") else "train mode"}
+        {**asdict(row), "name": _named(row), "kind": "eval mode" if row.setting.startswith("eval") else "train mode"}
         for row in rows
     ]
     data = pd.DataFrame(named)
@@ -74,6 +75,6 @@ def cost_chart(rows: Sequence[Mapping[str, Any]], theme: Theme) -> Drawn:
     )
 
 
-def _named(row: Mapping[str, Any]) -> str:
-    setting = row["setting"].removeprefix("train mode, ")
-    return setting if setting.startswith(("eval", "only")) else f"{setting}, batch {row['batch']}"
+def _named(row: CostRow) -> str:
+    setting = row.setting.removeprefix("train mode, ")
+    return setting if setting.startswith(("eval", "only")) else f"{setting}, batch {row.batch}"

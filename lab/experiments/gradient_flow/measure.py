@@ -6,12 +6,13 @@ import time
 from dataclasses import replace
 
 from lab.contract import Fault, Report, knobs
-from lab.experiments.gradient_flow.faults import NO_PROGRAM, fault_of, fault_of_error
+from lab.experiments.gradient_flow.faults import NO_PROGRAM
 from lab.experiments.gradient_flow.prediction import predict, ratio, slope
 from lab.experiments.gradient_flow.schema import NO_STATE, Params, Result
 from lab.experiments.gradient_flow.subject import Subject, family_subject, own_subject
 from lab.experiments.gradient_flow.training import Training
 from lab.program import run as program
+from lab.program.explain import explain_fault
 from lab.records.gradients import Clipping, Headline, Layer, Prediction
 from lab.records.program import SILENT, Said
 from lab.torch_private import require
@@ -42,12 +43,12 @@ def _own(params: Params, report: Report) -> Result:
         return _nothing(params, NO_PROGRAM)
     ran = program.run_typed(params, share=0.4)
     if ran.ended:
-        return _nothing(params, fault_of(ran.ended.type, ran.ended.message, ran.ended.line), ran.said)
+        return _nothing(params, explain_fault(ran.ended), ran.said)
     try:
         made = own_subject(ran)
         training = Training(made, params, report)
     except FAULTS as error:
-        return _nothing(params, fault_of_error(error), ran.said)
+        return _nothing(params, explain_fault(error), ran.said)
     return _result(params, made, training, _train(training, until, ours=False))
 
 
@@ -57,7 +58,7 @@ def _train(training: Training, until: float, *, ours: bool) -> Fault | None:
     except FAULTS as error:
         if ours and str(error) != training.clipper.error:
             raise
-        return fault_of_error(error)
+        return explain_fault(error)
     return None
 
 

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from lab.contract import Fault
-from lab.experiments.memory_timeline.faults import fault_of, fault_of_error
 from lab.experiments.memory_timeline.schema import Params
 from lab.experiments.memory_timeline.settings import forward_only
 from lab.program import run as program
+from lab.program.explain import explain_fault
 from lab.program.own_model import OwnModelError, own_model
 from lab.workloads import models
 from lab.workloads.checkpointing import under_checkpoint
@@ -63,13 +63,11 @@ def recipe(params: Params) -> Recipe:
 def _own(params: Params) -> Subject:
     ran = program.run_typed(params, share=0.5)
     if ran.ended:
-        raise SubjectError(fault_of(ran.ended.type, ran.ended.message, ran.ended.line), ran)
+        raise SubjectError(explain_fault(ran.ended), ran)
     try:
         return _own_training(params, ran)
-    except OwnModelError as error:
-        raise SubjectError(fault_of("OwnModelError", str(error), error.line), ran) from None
     except Exception as error:  # noqa: BLE001 - classes of the program may raise anything when they are looked at
-        raise SubjectError(fault_of_error(error), ran) from None
+        raise SubjectError(explain_fault(error), ran) from None
 
 
 def _own_training(params: Params, ran: program.Ran) -> Subject:
@@ -77,10 +75,12 @@ def _own_training(params: Params, ran: program.Ran) -> Subject:
     whole = own_model(names)
     model, segments = _checkpointed(whole.model, params)
     names["model"] = model
+    if isinstance(names.get("loss"), (torch.Tensor, float)):  # what a training loop left over
+        del names["loss"]
     if not any(p.requires_grad or forward_only(params) for p in model.parameters()):
         raise OwnModelError("The model has no parameter that requires gradients: there is nothing to train.")
-    losses = [own_model({**names, "batch": part}).loss for part in _chunks(names["batch"], params.accumulate)]
-    inputs = {f"batch[{number}]": tensor for number, tensor in enumerate(_tensors(names["batch"]))}
+    losses = [own_model({**names, "batch": part}).loss for part in _chunks(whole.batch, params.accumulate)]
+    inputs = {f"batch[{number}]": tensor for number, tensor in enumerate(_tensors(whole.batch))}
     return Subject(Training(Task(model, inputs, losses), recipe(params)), segments, ran)
 
 

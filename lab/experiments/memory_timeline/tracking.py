@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from lab.contract import Fault
-from lab.experiments.memory_timeline.faults import fault_of_error, is_missing_kernel
 from lab.experiments.memory_timeline.schema import Params
 from lab.experiments.memory_timeline.subject import Subject, build
 from lab.instruments.memory import unseen as memory_unseen
@@ -20,6 +19,7 @@ from lab.instruments.memory.saved import saved_tensors
 from lab.instruments.memory.timeline import Reading, owners, read
 from lab.instruments.memory.tracker import MemoryTrack
 from lab.program import run as program
+from lab.program.explain import explain_fault, is_missing_kernel
 from lab.records.memory import CapHit, SavedTensor
 from lab.records.program import SILENT, Said, Warned
 from lab.torch_private import FakeMode
@@ -124,7 +124,7 @@ def track(params: Params, *, fake: bool, addresses: bool = False) -> Tracked:
         except Exception as error:
             if params.model != "own" and not is_missing_kernel(error):
                 raise
-            fault = fault_of_error(error)
+            fault = explain_fault(error)
         seconds = time.perf_counter() - started
         if fault:
             opened.step_done()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from lab.records.memory import CATEGORY_TEXTS
+
 
 def category_text(name: str) -> str:
     """``optimizer_state`` -> optimizer state."""
-    return "saved activations" if name == "saved" else name.replace("_", " ")
+    return CATEGORY_TEXTS[name]
 
 
 def phase_text(phase: str) -> str:

@@ -28,8 +28,7 @@ from lab.experiments.op_profile.subject import (
     NoStep,
     Subject,
     compile_fault,
-    fault_of_error,
-    is_missing_kernel,
+    fault_of,
     subject,
 )
 from lab.experiments.op_profile.traps import spring
@@ -39,6 +38,7 @@ from lab.instruments.profiling.session import OpSession
 from lab.instruments.profiling.step_clock import PartClock, timed, unmarked
 from lab.instruments.profiling.tree import build_tree
 from lab.program import run as program
+from lab.program.explain import is_missing_kernel
 from lab.records.profiling import Iteration
 from lab.torch_private import require
 from lab.workloads.profiled_step import Step
@@ -83,7 +83,7 @@ def _measure(params: Params, found: Subject, report: Report) -> Measured:
             measured.ceilings = best_of(before, measure_ceilings(params.device, _dtype(params)))
     except Exception as error:
         if params.model == "own" or is_missing_kernel(error):
-            measured.fault = fault_of_error(error)
+            measured.fault = fault_of(error, params)
         elif params.compile and not measured.iterations:
             measured.fault = compile_fault(error)
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import torch
@@ -10,8 +9,9 @@ import torch
 from lab.contract import Fault
 from lab.experiments.op_profile.schema import Params
 from lab.program import run as program
+from lab.program.explain import Row, explain_fault
 from lab.program.own_model import EXAMPLE, OwnModelError, own_model
-from lab.records.program import SILENT, Said
+from lab.records.program import SILENT, Ended, Said
 from lab.workloads import models
 from lab.workloads.profiled_step import LoadedStep, Loading, OwnStep, Placement, Step
 from lab.workloads.training_step import Recipe
@@ -78,7 +78,7 @@ def _own_subject(params: Params, recipe: Recipe) -> Subject | NoStep:
         )
     ran = program.run_typed(params, share=0.3)
     if ran.ended:
-        return NoStep(fault_of(ran.ended.type, ran.ended.message, ran.ended.line), ran.said)
+        return NoStep(fault_of(ran.ended, params), ran.said)
     try:
         own = own_model(ran.namespace)
         if params.precision == "bf16":
@@ -87,7 +87,7 @@ def _own_subject(params: Params, recipe: Recipe) -> Subject | NoStep:
             raise OwnModelError("The model has no parameter that requires gradients: there is nothing to train.")
         return Subject(OwnStep(own.model, own.loss, recipe, params.device), tuple(_unused(params)), ran.said)
     except Exception as error:  # noqa: BLE001 - classes of the program may raise anything when they are looked at
-        return NoStep(fault_of_error(error), ran.said)
+        return NoStep(fault_of(error, params), ran.said)
 
 
 def _unused(params: Params) -> list[str]:
@@ -95,42 +95,23 @@ def _unused(params: Params) -> list[str]:
     return [f"{', '.join(given)}: no effect on a program's own batch."] if given else []
 
 
-_MISSING_KERNEL = r"could not create a primitive"
-_KNOWN = [
-    (_MISSING_KERNEL, "oneDNN, which runs this operation on a CPU, has no kernel for it in this dtype on this processor.", "Set precision to fp32 or bf16_autocast."),
-    (r"^OwnModelError", "The program ran. What it left does not make a training step yet.", ""),
-    (r"^TimeLimit", "The program did not come to an end in time.", "Use a smaller model or batch, or fewer steps."),
-    (r"^MemoryLimit", "The program asked for more memory than one run may use.", "Use a smaller model or batch."),
-    (r"^Refused", "", "The names torch, nn, F and math are there without import."),
-    (r"^(SyntaxError|IndentationError|TabError)", "Python cannot read the program at this place.", "Look at the mark, and at the end of the line before it."),
-    (r"^NameError", "The name is not defined at this point.", "torch, nn, F and math are given; everything else must be assigned first."),
-    (r"does not require grad", "The loss has no way back to a parameter: frozen, detached, or computed under no_grad.", "Compute the loss from model(inputs) with gradients on."),
-    (r"same dtype|expected scalar type|must have the same dtype", "Two tensors have different dtypes, and this operation does not convert.", "Convert inputs and model to one dtype. Precision bf16 converts the model, not your batch."),
-    (r"cannot be multiplied|must match|Expected input batch_size", "The shapes do not fit together.", "Inner sizes of a matrix product must be equal; print the shapes on the line before."),
-    (r"[Pp]rofil", "A program may not profile while it is being profiled: a second session empties the first.", "Leave torch.profiler out of the program."),
-]  # fmt: skip
+_ROWS = (
+    Row(
+        r"ProfileLostError|[Pp]rofiler (is )?already|[Cc]an't disable Kineto profiler",
+        "A program may not profile while it is being profiled: a second session empties the first.",
+        "Leave torch.profiler out of the program.",
+    ),
+)
+_CONVERTED = Row(
+    r"expected .* same dtype|must have the same dtype|expected scalar type",
+    "Two tensors have different dtypes, and this operation does not convert. Precision bf16 converts the model, not your batch.",
+    "Convert the batch to bfloat16, or set precision to fp32.",
+)
 
 
-def fault_of(kind: str, message: str, line: int | None = None) -> Fault:
-    """With the explanation that is known for it."""
-    for pattern, explanation, repair in _KNOWN:
-        if re.search(pattern, f"{kind}: {message}"):
-            return Fault(kind, message, line, explanation, repair)
-    return Fault(kind, message, line)
-
-
-def fault_of_error(error: Exception) -> Fault:
-    """Of what the visitor's model or loss raised while it ran."""
-    if isinstance(error, OwnModelError):
-        return fault_of("OwnModelError", str(error), error.line)
-    memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
-    kind = "MemoryLimit" if memory else type(error).__name__
-    return fault_of(kind, str(error)[:4000], program.program_line(error.__traceback__))
-
-
-def is_missing_kernel(error: Exception) -> bool:
-    """The library has no kernel for this operation here: a fact of the processor, whoever wrote the model."""
-    return re.search(_MISSING_KERNEL, str(error)) is not None
+def fault_of(cause: Ended | BaseException, params: Params) -> Fault:
+    """With what this page knows of it."""
+    return explain_fault(cause, rows=(*_ROWS, _CONVERTED) if params.precision == "bf16" else _ROWS)
 
 
 def compile_fault(error: Exception) -> Fault:

@@ -33,7 +33,7 @@ def batches(result: Result) -> Iterator[Finding]:
             change={"track_running_stats": True},
         )
         return
-    momentum = (result.chosen or {})["momentum"]
+    momentum = result.chosen.momentum
     start = _weight_of_start(momentum, len(rows))
     if start > 0.01:
         yield Finding(
@@ -72,7 +72,7 @@ def _weight_of_start(momentum: float | None, batches: int) -> float:
 
 def batch_sizes(result: Result) -> Iterator[Finding]:
     rows = [row for row in result.sizes or () if row.ratio is not None and row.predicted is not None]
-    chosen = next((row for row in rows if row.batch == (result.chosen or {})["batch"]), rows[0])  # torch refuses some
+    chosen = next((row for row in rows if row.batch == result.chosen.batch), rows[0])  # torch refuses some
     assert chosen.ratio is not None
     assert chosen.predicted is not None
     yield Finding(
@@ -102,7 +102,7 @@ def batch_sizes(result: Result) -> Iterator[Finding]:
 
 def serving(result: Result) -> Iterator[Finding]:
     rows = result.serving or ()
-    here = next(row for row in rows if row.shift == (result.chosen or {})["shift"])
+    here = next(row for row in rows if row.shift == result.chosen.shift)
     still = next(row for row in rows if row.shift == 0)
     yield Finding(
         "warning" if here.gap > 2 * still.gap else "fact",

@@ -12,7 +12,7 @@ from lab.quantities import number_text, seconds_text
 
 
 def masks(result: Result) -> Iterator[Finding]:
-    r, chosen = readings.dropout(result), result.chosen or {}
+    r, chosen = readings.dropout(result), result.chosen
     low, high = r.expected_interval
     inside = low <= r.dropped_fraction <= high
     trials = r.units * r.independent_passes
@@ -21,12 +21,12 @@ def masks(result: Result) -> Iterator[Finding]:
         f"The share of dropped {r.unit}s agrees with p"
         if inside
         else f"The share of dropped {r.unit}s is outside its interval",
-        f"{trials:,} independent {r.unit}s, each dropped with probability {chosen['p']:g}: {r.level:.1%} of seeds give a share "
+        f"{trials:,} independent {r.unit}s, each dropped with probability {chosen.p:g}: {r.level:.1%} of seeds give a share "
         f"between {low:.4f} and {high:.4f}. Measured: {r.dropped_fraction:.4f}.",
         {"dropped": r.dropped_fraction, "low": low, "high": high},
         repair="" if inside else "One seed in a thousand does this. Try another seed.",
     )
-    if 0 < chosen["p"] < 1 and not r.kept_shift:
+    if 0 < chosen.p < 1 and not r.kept_shift:
         yield Finding(
             "fact",
             f"What is kept is multiplied by 1/(1 − p) = {number_text(r.kept_scale)}",
@@ -55,7 +55,7 @@ def masks(result: Result) -> Iterator[Finding]:
     yield from _extremes(result)
     yield from _ignores_eval(result)
     yield from _whole_units(result)
-    if r.same_masks and 0 < chosen["p"] < 1:
+    if r.same_masks and 0 < chosen.p < 1:
         yield Finding(
             "surprise",
             "Both passes dropped the same units",
@@ -68,7 +68,7 @@ def masks(result: Result) -> Iterator[Finding]:
 
 
 def _extremes(result: Result) -> Iterator[Finding]:
-    r, p = readings.dropout(result), (result.chosen or {})["p"]
+    r, p = readings.dropout(result), result.chosen.p
     if p == 1:
         yield Finding(
             "surprise",
@@ -87,7 +87,7 @@ def _extremes(result: Result) -> Iterator[Finding]:
 
 def _ignores_eval(result: Result) -> Iterator[Finding]:
     r = readings.dropout(result)
-    if r.eval_dropped_fraction > 0 and (result.chosen or {})["p"] < 1:
+    if r.eval_dropped_fraction > 0 and result.chosen.p < 1:
         yield Finding(
             "warning",
             "F.dropout drops after eval() as well",

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from lab.contract import Fault, Report
-from lab.experiments.train_eval.faults import batchnorm_fault, program_fault
-from lab.experiments.train_eval.schema import Params, Result, Scan
+from lab.experiments.train_eval.faults import batchnorm_fault
+from lab.experiments.train_eval.schema import Params, Result
 from lab.experiments.train_eval.studies.batchnorm_freezing import read_recomputed, read_treatments
 from lab.experiments.train_eval.studies.batchnorm_gaps import BATCH_SIZES, serving_rows, size_rows
 from lab.experiments.train_eval.studies.batchnorm_trace import NormSettings, trace_batches
@@ -23,29 +23,29 @@ from lab.experiments.train_eval.studies.norm_reach import read_reach
 from lab.experiments.train_eval.studies.switches import read_switches
 from lab.instruments.modes.scan import scan_modes
 from lab.program import run as program
-from lab.program.own_model import OwnModelError, first_tensor, own_model
+from lab.program.explain import explain_fault
+from lab.program.own_model import first_tensor, own_model
+from lab.records.modes import Chosen, Scan
 from lab.torch_private import require
 from lab.workloads.mode_models import convnet, small_net, transformer
 from lab.workloads.norm_batches import batch_of
 
 LOSS_REPEATS = 8
-CHOSEN = ("shift", "scale", "treatment", "mode", "gradients", "batch", "p", "same_mask", "eps", "momentum", "affine")
-"""Knobs that figures and findings refer to."""
 
 
 def run(params: Params, report: Report) -> Result:
     """Measure what the view and the study ask for. A fault of the visitor's model, or of a batch that torch refuses, is data."""
     require("function transforms", "mode stacks")
     params = params.settled()
-    chosen = {name: getattr(params, name) for name in CHOSEN}
     report(0.0, f"running the {params.view} view")
     with torch.random.fork_rng(), torch.enable_grad():
         torch.manual_seed(params.seed)
-        return replace(_VIEWS[params.view](params, report), chosen=chosen, device=params.device)
+        return replace(_VIEWS[params.view](params, report), device=params.device)
 
 
 def _empty(params: Params, **parts: Any) -> Result:
-    return Result(params.view, params.study, params.module, params.shape, **parts)
+    chosen = Chosen(**{f.name: getattr(params, f.name) for f in fields(Chosen)})
+    return Result(params.view, params.study, params.module, params.shape, chosen, **parts)
 
 
 def _dropout(params: Params, report: Report) -> Result:
@@ -156,7 +156,7 @@ def _own(params: Params, report: Report) -> Result:
         ran = program.run_typed(params, share=0.5)
         nothing = replace(nothing, **ran.said.fields())
         if ran.ended:
-            return replace(nothing, fault=program_fault(ran.ended.type, ran.ended.message, ran.ended.line))
+            return replace(nothing, fault=explain_fault(ran.ended))
         report(0.4, "scanning the model")
         try:
             own = own_model(ran.namespace)
@@ -169,11 +169,8 @@ def _own(params: Params, report: Report) -> Result:
             )
             nothing = replace(nothing, scan=Scan("own", modes, "", None, None, None))
             trained, evaluated = _losses(own.model, own.loss, params.seed)
-        except OwnModelError as error:
-            return replace(nothing, fault=Fault("OwnModelError", str(error), error.line))
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the visitor's model may raise anything, and is told what
-            line = program.program_line(error.__traceback__)
-            return replace(nothing, fault=program_fault(type(error).__name__, program.message_of(error), line))
+            return replace(nothing, fault=explain_fault(error))
     return replace(nothing, scan=Scan("own", modes, own.loss_name, trained, evaluated, None))
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from lab.experiments.train_eval.schema import Result
-from lab.experiments.train_eval.studies.batchnorm_freezing import Treatment
-from lab.experiments.train_eval.studies.dropout_passes import DropoutReading
-from lab.experiments.train_eval.studies.forgotten_eval import ForgottenEval
-from lab.experiments.train_eval.studies.switches import SwitchRow
-from lab.instruments.modes.scan import ModelScan
+from lab.records.modes_batchnorm import Treatment
+from lab.records.modes_dropout import DropoutReading
+from lab.records.modes_models import ForgottenEval, ModelScan, SwitchRow
 
 
 def headline(result: Result) -> float:
@@ -18,15 +16,13 @@ def headline(result: Result) -> float:
 def treatment(result: Result) -> Treatment:
     """What was done to the layer, as chosen."""
     assert result.treatments
-    assert result.chosen
-    return next(row for row in result.treatments if row.name == result.chosen["treatment"])
+    return next(row for row in result.treatments if row.name == result.chosen.treatment)
 
 
 def combination(result: Result) -> SwitchRow:
     """The cell of the matrix that was chosen."""
     assert result.switches
-    assert result.chosen
-    chosen = result.chosen["mode"], result.chosen["gradients"]
+    chosen = result.chosen.mode, result.chosen.gradients
     return next(row for row in result.switches if (row.mode, row.gradients) == chosen)
 
 
@@ -67,7 +63,7 @@ def values_of_a_channel(result: Result) -> int:
 
 def _masks(result: Result) -> float:
     reading = dropout(result)
-    if result.chosen and result.chosen["same_mask"]:
+    if result.chosen.same_mask:
         return float(reading.same_masks)
     return reading.eval_dropped_fraction if result.module == "F.dropout" else reading.dropped_fraction
 
@@ -86,16 +82,14 @@ def _trace(result: Result) -> float:
 
 def _size(result: Result) -> float:
     assert result.sizes
-    assert result.chosen
-    row = next(row for row in result.sizes if row.batch == result.chosen["batch"])
+    row = next(row for row in result.sizes if row.batch == result.chosen.batch)
     return float(row.values) if row.ratio is None else row.ratio
 
 
 def _serving(result: Result) -> float:
     if not result.serving:
         return _size(result)
-    assert result.chosen
-    return next(row.gap for row in result.serving if row.shift == result.chosen["shift"])
+    return next(row.gap for row in result.serving if row.shift == result.chosen.shift)
 
 
 def _norms(result: Result) -> float:

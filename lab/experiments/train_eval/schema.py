@@ -6,18 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lab.contract import Fault, Knob, Limits, ParamsError, check, knob
-from lab.experiments.train_eval.studies.batchnorm_freezing import TREATMENTS, Recomputed, Treatment
-from lab.experiments.train_eval.studies.batchnorm_gaps import ServingRow, SizeRow
-from lab.experiments.train_eval.studies.batchnorm_trace import BatchRow
-from lab.experiments.train_eval.studies.dropout_passes import DropoutReading
-from lab.experiments.train_eval.studies.forgotten_eval import ForgottenEval
-from lab.experiments.train_eval.studies.listeners import Listener
-from lab.experiments.train_eval.studies.mc_dropout import McReading
-from lab.experiments.train_eval.studies.norm_reach import Reach
-from lab.experiments.train_eval.studies.switches import SwitchRow
-from lab.instruments.modes.scan import ModelScan
-from lab.records.program import Said
+from lab.contract import Knob, Limits, ParamsError, check, knob
+from lab.experiments.train_eval.studies.batchnorm_freezing import TREATMENTS
+from lab.records.modes import ModesResult as Result
+
+__all__ = ["MODULES", "STUDIES", "USED", "VIEWS", "Params", "Result", "offered", "settled"]
 
 VIEWS = ("dropout", "batchnorm", "switches", "scan")
 STUDIES = {
@@ -83,7 +76,7 @@ class Params:
     """The column of the matrix to look at."""
     model: str = knob("classifier", choices=("classifier", "convnet", "transformer", "own"))
     """The model to scan; own is the program below."""
-    code: str = knob("", program=Limits(wall_s=20.0, memory_bytes=2 << 30))
+    code: str = knob("", program=Limits(wall_s=20.0, memory_bytes=2 << 30), max_bytes=1 << 16)
     """Your own model: a program that defines `model` and `batch`."""
     seed: int = knob(0, low=0, high=2**31 - 1)
     """Seed of weights, data and masks."""
@@ -167,47 +160,3 @@ def offered(values: Mapping[str, Any], k: Knob) -> Knob | None:
     if k.name not in matters or idle.get(k.name):
         return None
     return replace(k, choices=MODULES[view]) if k.name == "module" else k
-
-
-@dataclass(frozen=True)
-class Scan:
-    """One model: which of its modules change under eval(), and what forgetting costs."""
-
-    model: str
-    modes: ModelScan | None
-    """None in the study of the forgotten switch, and when the model did not run."""
-    loss_name: str
-    """Empty when there is no loss."""
-    loss_train: float | None
-    """On the model's batch in train mode, mean of several seeds."""
-    loss_eval: float | None
-    cost: ForgottenEval | None
-
-
-@dataclass(frozen=True)
-class Result(Said):
-    """One part a view; None where the view did not ask for it."""
-
-    view: str
-    study: str
-    module: str
-    """The layer that ran."""
-    shape: tuple[int, ...]
-    """Of one input of that layer."""
-    dropout: DropoutReading | None = None
-    mc_dropout: McReading | None = None
-    listeners: tuple[Listener, ...] | None = None
-    batchnorm: tuple[BatchRow, ...] | None = None
-    """One row a batch; empty when torch refused the batch."""
-    sizes: tuple[SizeRow, ...] | None = None
-    serving: tuple[ServingRow, ...] | None = None
-    norms: tuple[Reach, ...] | None = None
-    treatments: tuple[Treatment, ...] | None = None
-    recomputed: Recomputed | None = None
-    switches: tuple[SwitchRow, ...] | None = None
-    scan: Scan | None = None
-    chosen: dict[str, Any] | None = None
-    """Values of the knobs that figures and findings refer to."""
-    device: str = "cpu"
-    dtype: str = "float32"
-    fault: Fault | None = None

@@ -13,52 +13,14 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import nn
 
-from lab.instruments.modes.watch import Ignorer, ModeWatch
+from lab.instruments.modes.watch import ModeWatch
+from lab.records.modes_models import ModelScan, ModuleRow
 
 MOST_MODULES = 300
-
-
-@dataclass(frozen=True)
-class ModuleRow:
-    """One module that can tell train from eval mode."""
-
-    path: str
-    type: str
-    training: bool
-    """The mode in which it was handed over."""
-    calls: int
-    """Calls in one forward."""
-    gap: float
-    """Output gap that it causes alone, relative; 0 when the output stays the same."""
-    statistics_moved: bool
-    """Whether one forward in train mode changed its buffers."""
-    setting: str
-    """What the module says about itself, such as "p=0.5"."""
-
-
-@dataclass(frozen=True)
-class ModelScan:
-    """The modes of one model."""
-
-    modules: tuple[ModuleRow, ...]
-    """Modules that read ``self.training``, in order of registration."""
-    module_count: int
-    not_scanned: int
-    """Modules beyond the limit of ``MOST_MODULES``."""
-    in_train_mode: int
-    in_eval_mode: int
-    """Of all modules, as handed over."""
-    gap_together: float
-    eval_spread: float
-    """Relative distance of two eval outputs under different seeds; above 0 something ignores eval()."""
-    train_spread: float
-    ignoring: tuple[Ignorer, ...]
-    output_size: int
 
 
 def scan_modes(

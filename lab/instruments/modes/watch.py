@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,24 +16,10 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from lab.instruments.describing.modules import ModulePath
+from lab.records.modes_models import Ignorer
 
 MOST = 100
 """Calls that are kept."""
-
-
-@dataclass(frozen=True)
-class Ignorer:
-    """One function call that did not listen to eval()."""
-
-    function: str
-    argument: str
-    """The argument that decides, with its value: "training=True", "dropout_p=0.5"; empty when there is none."""
-    module: str
-    """Path and class of the module in whose forward it ran."""
-    line: int | None
-    """Line of the visitor's program."""
-    kind: str
-    """random, or batch statistics."""
 
 
 class ModeWatch(TorchFunctionMode):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,24 +10,46 @@ import pytest
 from components.kit.palette import MEMORY
 from components.memory_timeline.charts import memory as charts
 from components.memory_timeline.figures import owners_rows
-from components.memory_timeline.timeline.scene import LABELS, peak_text, scene, short
+from components.memory_timeline.timeline.scene import peak_text, scene, short
+from lab.contract import silent
+from lab.experiments import memory_timeline
+from lab.records.memory import (
+    CATEGORIES,
+    CATEGORY_TEXTS,
+    Change,
+    Curve,
+    Lives,
+    Owner,
+    Peak,
+    Run,
+    SavedTensor,
+    Storages,
+    Timeline,
+)
 
-ZERO = dict.fromkeys(LABELS, 0)
+ZERO = dict.fromkeys(CATEGORIES, 0)
+
+
+def run(setting: str, peak_bytes: int | None, phase: str, chosen: bool = False, **categories: int) -> Run:
+    curve = Curve((0, 1), (1, peak_bytes or 0))
+    return Run(
+        setting, {}, False, chosen, False, peak_bytes, phase, "", "", ZERO | categories, 0, 0, 0, 0, None, curve, ""
+    )
+
+
 RUNS = [
-    {"setting": "fp32", "chosen": True, "peak_bytes": 3 << 20, "peak_phase": "backward", "failed": "",
-     "categories": ZERO | {"parameters": 1 << 20, "saved": 2 << 20}, "curve": {"index": [0, 1], "bytes": [1, 2]}},
-    {"setting": "bf16 autocast", "chosen": False, "peak_bytes": 2 << 20, "peak_phase": "optimizer", "failed": "",
-     "categories": ZERO | {"parameters": 1 << 20, "weight_casts": 1 << 20}, "curve": {"index": [0, 1], "bytes": [1, 2]}},
-]  # fmt: skip
-FAILED = {"setting": "x", "chosen": False, "peak_bytes": None, "failed": "RuntimeError", "categories": ZERO}
+    run("fp32", 3 << 20, "backward", chosen=True, parameters=1 << 20, saved=2 << 20),
+    run("bf16 autocast", 2 << 20, "optimizer", parameters=1 << 20, weight_casts=1 << 20),
+]
+FAILED = replace(run("x", None, ""), failed="RuntimeError")
 CHANGES = [
-    {"title": "checkpoint", "peak_bytes": 1 << 20, "saving_bytes": 2 << 20, "measured": True, "fits": True},
-    {"title": "more", "peak_bytes": 4 << 20, "saving_bytes": -(1 << 20), "measured": False, "fits": False},
+    Change("checkpoint", {}, 1 << 20, 2 << 20, measured=True, fits=True),
+    Change("more", {}, 4 << 20, -(1 << 20), measured=False, fits=False),
 ]
 
 
-def saved(module: str, storage: int, size: int, holds: str = "saved") -> dict[str, Any]:
-    return {"module": module, "storage": storage, "storage_bytes": size, "holds": holds}
+def saved(module: str, storage: int, size: int, holds: str = "saved") -> SavedTensor:
+    return SavedTensor("AddmmBackward0", "self", module, (size,), "uint8", size, size, storage, holds, kept=True)
 
 
 def data_of(chart: Any) -> list[dict[str, Any]]:
@@ -34,21 +57,21 @@ def data_of(chart: Any) -> list[dict[str, Any]]:
 
 
 def test_bars_sum_to_the_peak_and_follow_the_stacking_order():
-    rows = [row for row in data_of(charts.peaks_chart([*RUNS, FAILED], "light")) if "category" in row]
+    rows = [row for row in data_of(charts.peaks_chart(charts.peaks_of([*RUNS, FAILED]), "light")) if "category" in row]
     assert sum(row["size"] for row in rows if row["setting"] == "fp32 (as set)") == 3.0
     assert [row["category"] for row in rows[:2]] == ["parameters", "activations"]
 
 
 def test_every_category_has_a_hue_in_both_themes():
-    assert set(charts.CATEGORIES) == set(LABELS)
+    assert set(charts.HUES) == set(CATEGORY_TEXTS)
     for theme in ("light", "dark"):
-        assert set(charts.CATEGORIES.values()) < set(MEMORY[theme])
+        assert set(charts.HUES.values()) < set(MEMORY[theme])
 
 
 def test_each_chart_has_an_alt_text_and_units():
     drawn = [
-        charts.peaks_chart(RUNS, "dark"),
-        charts.curves_chart(RUNS, "light"),
+        charts.peaks_chart(charts.peaks_of(RUNS), "dark"),
+        charts.curves_chart(charts.curves_of(RUNS), "light"),
         charts.changes_chart(CHANGES, 3 << 20, 2 << 20, "light"),
         charts.saved_chart([saved("a", 1, 2048)], "dark"),
     ]
@@ -87,19 +110,22 @@ def test_units(most, unit):
 
 
 def test_the_scene_codes_texts_and_leaves_zero_layers_out():
-    owner = {"category": "saved", "module": "fc", "op": "addmm", "name": "", "bytes": 6, "count": 1}
-    peak = {"bytes": 10, "index": 0, "row": 1, "op": "addmm", "phase": "forward", "module": "fc", "step": 0,
-            "categories": ZERO | {"parameters": 4, "saved": 6}, "owners": [owner]}  # fmt: skip
-    zeros = {name: [0, 0] for name in LABELS}
-    result = {
-        "timeline": {"index": [-1, 0], "op": ["start", "addmm"], "phase": ["start", "forward"], "module": ["", "fc"],
-                     "step": [0, 0], "line": [None, None], "unseen": None, **zeros, "parameters": [4, 4], "saved": [0, 6]},
-        "lives": {"first": [0, 1], "end": [2, 2], "category": [0, 5], "bytes": [4, 6], "storage": [0, 1]},
-        "storages": {"op": ["before the run", "addmm"], "phase": ["start", "forward"], "module": ["", "fc"],
-                     "name": ["w", ""], "shape": ["[1]", "[2]"], "dtype": ["float32", "float32"], "line": [None, None]},
-        "peak": peak, "step_ends": [4], "operations": 1, "saved_bytes": 6, "predicted": False,
-        "fit": {"card_bytes": 100},
-    }  # fmt: skip
+    owner = Owner("saved", "fc", "addmm", "", 6, 1)
+    peak = Peak(10, 0, 1, "addmm", "forward", "fc", 0, ZERO | {"parameters": 4, "saved": 6}, (owner,))
+    sizes: dict[str, Any] = dict.fromkeys(CATEGORIES, (0, 0)) | {"parameters": (4, 4), "saved": (0, 6)}
+    result = replace(
+        memory_timeline.run(memory_timeline.Params(model="own", code=""), silent),
+        timeline=Timeline((-1, 0), ("start", "addmm"), ("start", "forward"), ("", "fc"), (0, 0), (None, None), **sizes),
+        lives=Lives((0, 1), (2, 2), (0, 5), (4, 6), (0, 1)),
+        storages=Storages(
+            *(("before the run", "addmm"), ("start", "forward"), ("", "fc"), ("w", "")),
+            *(("[1]", "[2]"), ("float32", "float32"), (None, None)),
+        ),
+        peak=peak,
+        step_ends=(4,),
+        operations=1,
+        saved_bytes=6,
+    )
     drawn = scene(result)
     assert [layer["name"] for layer in drawn["layers"]] == ["parameters", "saved"]
     assert [drawn["op"]["words"][at] for at in drawn["op"]["at"]] == ["start", "addmm"]

@@ -11,11 +11,12 @@ from components.kit.palette import MODES, Theme
 from components.train_eval import figures as mode_figures
 from components.train_eval.charts import batchnorm, dropout, scan, switches
 from components.train_eval.charts.lamps import Lamp, lamp_chart
-from components.train_eval.headlines import headline_numbers, headlines
+from components.train_eval.headlines import headline_numbers, headlines, part
 from lab import wire
 from lab.contract import silent
 from lab.experiments.train_eval import Params, run
 from lab.experiments.train_eval.schema import STUDIES
+from lab.records.modes import ModesResult
 from tests.components.kit.test_palette import ciede2000, seen, too_close
 
 THEMES: tuple[Theme, ...] = ("light", "dark")
@@ -31,11 +32,11 @@ SETTINGS = [
 
 
 @pytest.fixture(scope="module")
-def results() -> list[dict[str, Any]]:
-    return [wire.encode(run(params, silent)) for params in SETTINGS]
+def results() -> list[ModesResult]:
+    return [wire.decode(ModesResult, wire.encode(run(params, silent))) for params in SETTINGS]
 
 
-def charts_of(result: dict[str, Any], theme: Theme, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def charts_of(result: ModesResult, theme: Theme, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the page would draw, without a page around it."""
     monkeypatch.setattr(mode_figures, "theme", lambda: theme)
     monkeypatch.setattr(mode_figures.st, "pills", lambda *args, **kwargs: 0)
@@ -48,7 +49,7 @@ def charts_of(result: dict[str, Any], theme: Theme, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("number", range(len(SETTINGS)))
 def test_every_figure_is_valid_and_described(
-    number: int, theme: Theme, results: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    number: int, theme: Theme, results: list[ModesResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for chart in charts_of(results[number], theme, monkeypatch):
         spec = chart.to_dict()
@@ -70,24 +71,24 @@ def rows_of(chart: alt.TopLevelMixin) -> list[dict[str, Any]]:
     return [row for rows in chart.to_dict()["datasets"].values() for row in rows]
 
 
-def test_a_cell_of_the_mask_is_the_output(results: list[dict[str, Any]]) -> None:
-    grid = results[0]["dropout"]["grid"]
-    cells = [row for row in rows_of(dropout.mask_chart(results[0]["dropout"], "light")) if "fate" in row]
+def test_a_cell_of_the_mask_is_the_output(results: list[ModesResult]) -> None:
+    reading = part(results[0].dropout)
+    cells = [row for row in rows_of(dropout.mask_chart(reading, "light")) if "fate" in row]
     assert len(cells) == 3 * 16 * 8
     for cell in cells:
         name = {title: name for name, title in dropout.PANELS}[cell["panel"]]
-        assert cell["value"] == grid[name][cell["row"]][cell["column"]]
+        assert cell["value"] == getattr(reading.grid, name)[cell["row"]][cell["column"]]
         assert (cell["word"] == "×") == (cell["value"] == 0)
 
 
-def test_a_point_of_the_trace_is_its_channel(results: list[dict[str, Any]]) -> None:
-    rows = next(r["batchnorm"] for r in results if r["view"] == "batchnorm")
+def test_a_point_of_the_trace_is_its_channel(results: list[ModesResult]) -> None:
+    rows = part(next(r.batchnorm for r in results if r.view == "batchnorm"))
     drawn = rows_of(batchnorm.trace_charts(rows, 3, "light")[0])
-    assert [row["value"] for row in drawn if row["series"] == "running"] == [row["running_mean"][3] for row in rows]
+    assert [row["value"] for row in drawn if row["series"] == "running"] == [part(row.running_mean)[3] for row in rows]
 
 
-def test_the_matrix_marks_the_chosen_cell(results: list[dict[str, Any]]) -> None:
-    rows = next(r["switches"] for r in results if r["view"] == "switches")
+def test_the_matrix_marks_the_chosen_cell(results: list[ModesResult]) -> None:
+    rows = part(next(r.switches for r in results if r.view == "switches"))
     lamps = rows_of(switches.switch_chart(rows, ("train", "no_grad"), "dark"))
     assert {lamp["column"] for lamp in lamps if lamp["marked"]} == {"train()|no_grad"}
     assert len({lamp["column"] for lamp in lamps}) == 6
@@ -96,12 +97,12 @@ def test_the_matrix_marks_the_chosen_cell(results: list[dict[str, Any]]) -> None
     assert ("eval()|grad", "Dropout drops") not in on
 
 
-def test_bars_are_the_gaps(results: list[dict[str, Any]]) -> None:
-    modes = results[-1]["scan"]["modes"]
+def test_bars_are_the_gaps(results: list[ModesResult]) -> None:
+    modes = part(part(results[-1].scan).modes)
     bars = rows_of(scan.gap_chart(modes, "light"))
-    assert {bar["gap"] for bar in bars} == {m["gap"] for m in modes["modules"]} | {
-        modes["gap_together"],
-        modes["eval_spread"],
+    assert {bar["gap"] for bar in bars} == {m.gap for m in modes.modules} | {
+        modes.gap_together,
+        modes.eval_spread,
     }
 
 

@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from lab.experiments.train_eval.studies.batchnorm_trace import by_formula, rms
+from lab.records.modes_batchnorm import Recomputed, Treatment
 from lab.workloads.norm_batches import batch_of
 
 WARM_BATCHES = 5
-
-
-@dataclass(frozen=True)
-class Treatment:
-    """One thing done to a layer that had seen ``WARM_BATCHES`` batches."""
-
-    name: str
-    batches_counted: int
-    """By how much ``num_batches_tracked`` grew."""
-    mean_moved: float
-    """Largest change of a running mean."""
-    weight_gradient: bool
-    """Whether the affine weight got a gradient."""
-    output_gap: float | None
-    """Root mean square distance of the output from that of the usual step. None when there was no output."""
-    meaning: str
-    error: str
-    """What torch said instead of running."""
 
 
 Act = Callable[[nn.BatchNorm1d, torch.Tensor], torch.Tensor | None]
@@ -178,17 +160,6 @@ def _statistics(layer: nn.BatchNorm1d) -> tuple[torch.Tensor, int]:
     assert layer.running_mean is not None
     assert layer.num_batches_tracked is not None
     return layer.running_mean.clone(), int(layer.num_batches_tracked)
-
-
-@dataclass(frozen=True)
-class Recomputed:
-    """Running statistics recomputed over a set of batches: reset_running_stats(), momentum=None, one pass in train mode."""
-
-    running_mean: tuple[float, ...]
-    data_mean: tuple[float, ...]
-    """Mean of each channel over all of the data."""
-    before: tuple[float, ...]
-    """What momentum 0.1 had left after the same batches."""
 
 
 @torch.no_grad()

@@ -3,48 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
 from lab.experiments.train_eval.studies.batchnorm_trace import Norm, NormSettings, both_modes, channel_rows, rms
+from lab.records.modes_batchnorm import ServingRow, SizeRow
 from lab.workloads.norm_batches import batch_of
 
 BATCH_SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-
-
-@dataclass(frozen=True)
-class SizeRow:
-    """One batch size: a module that has stored exactly this batch (momentum 1)."""
-
-    batch: int
-    values: int
-    """n: values of one channel."""
-    ratio: float | None
-    """Standard deviation of the eval output over that of the train output, first channel. None when torch refuses."""
-    predicted: float | None
-    """√((σ_b² + ε)/(σ_u² + ε))."""
-    limit: float
-    """√((n − 1)/n): the same for ε = 0."""
-    worst_error: float | None
-    """Largest distance of ratio and prediction over the channels."""
-    error: str
-    """What torch said instead."""
-
-
-@dataclass(frozen=True)
-class ServingRow:
-    """Serving data scale·x + shift, against the statistics of training."""
-
-    shift: float
-    scale: float
-    gap: float
-    """Root mean square distance between eval output and what train mode would give on the same data."""
-    predicted: float
-    """The same from means and variances alone."""
-    eval_mean: float
-    """Mean of the eval output: 0 when serving looks like training."""
-    eval_std: float
 
 
 @torch.no_grad()

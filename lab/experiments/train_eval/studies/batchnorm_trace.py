@@ -14,6 +14,8 @@ from typing import TypeAlias
 import torch
 from torch import nn
 
+from lab.records.modes_batchnorm import BatchRow
+
 Norm: TypeAlias = nn.BatchNorm1d | nn.BatchNorm2d
 
 
@@ -38,41 +40,6 @@ class NormSettings:
             affine=self.affine,
             track_running_stats=self.track_running_stats,
         )
-
-
-@dataclass(frozen=True)
-class BatchRow:
-    """One batch through the module in train mode. Lists are over channels."""
-
-    batch: int
-    """From 1."""
-    values: int
-    """n: values of one channel in the batch."""
-    batch_mean: tuple[float, ...]
-    batch_var_biased: tuple[float, ...]
-    """Divided by n: what train mode normalises with."""
-    batch_var_unbiased: tuple[float, ...]
-    """Divided by n − 1: what is stored."""
-    running_mean: tuple[float, ...] | None
-    """After this batch. None without running statistics."""
-    running_var: tuple[float, ...] | None
-    num_batches_tracked: int | None
-    weight_of_batch: float | None
-    """Weight of this batch in the running statistics: the momentum, or 1/k when that is None."""
-    train_std: tuple[float, ...]
-    """Standard deviation of the output in train mode, divided by n."""
-    eval_std: tuple[float, ...]
-    """Of the output in eval mode, on the same batch, after it was stored."""
-    train_mean: tuple[float, ...]
-    eval_mean: tuple[float, ...]
-    mode_gap: float
-    """Root mean square distance between both outputs for this batch."""
-    fresh_gap: float
-    """The same for a batch that the module has never seen."""
-    formula_error: float
-    """Largest distance of the train output from (x − μ)/√(σ_b² + ε) in float64."""
-    gradient_error: float
-    """Largest distance of the input's gradient from (g − mean(g) − y·mean(g·y))/√(σ_b² + ε), relative to the largest one."""
 
 
 def trace_batches(layer: Norm, batches: list[torch.Tensor], fresh: torch.Tensor) -> tuple[BatchRow, ...]:

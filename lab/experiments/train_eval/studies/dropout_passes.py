@@ -4,95 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from lab.experiments.train_eval.studies.binomial import LEVEL, binomial_interval
 from lab.experiments.train_eval.studies.dropout_forms import FORMS, Form, Law, law_of
+from lab.records.modes_dropout import Convergence, DropoutReading, Grid, Moments
 
 POINTS = 60
 """Numbers of passes at which the convergence is noted."""
 GRID_ROWS, GRID_COLUMNS = 16, 32
 Z = 3.2905
 """Standard deviations that hold ``LEVEL`` of a normal distribution."""
-
-
-@dataclass(frozen=True)
-class Moments:
-    """Mean and variance over all elements and passes."""
-
-    mean: float
-    variance: float
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A corner of the tensors, row by row. Sequences and images lie side by side in a row."""
-
-    inputs: tuple[tuple[float, ...], ...]
-    first: tuple[tuple[float, ...], ...]
-    """Output of the first pass in train mode."""
-    second: tuple[tuple[float, ...], ...]
-    """Output of the next pass."""
-    evaluated: tuple[tuple[float, ...], ...]
-    """Output in eval mode."""
-    first_dropped: tuple[tuple[bool, ...], ...]
-    second_dropped: tuple[tuple[bool, ...], ...]
-    evaluated_dropped: tuple[tuple[bool, ...], ...]
-    rows_of: int
-    """Rows of the whole tensor."""
-    columns_of: int
-
-
-@dataclass(frozen=True)
-class Convergence:
-    """What held after so many passes."""
-
-    passes: int
-    dropped_fraction: float
-    dropped_low: float
-    dropped_high: float
-    mean: float
-    mean_low: float
-    mean_high: float
-    variance: float
-
-
-@dataclass(frozen=True)
-class DropoutReading:
-    """One module on one input."""
-
-    dropped_fraction: float
-    """Of the units (elements, rows or planes), over all passes."""
-    expected_interval: tuple[float, ...]
-    """(low, high): the central binomial interval of the share; see ``level``."""
-    mean: float
-    """Of all outputs of all passes."""
-    variance: float
-    predicted: Moments
-    """Closed form, from the input and p."""
-    level: float
-    unit: str
-    units: int
-    """Units in one pass."""
-    independent_passes: int
-    """1 when every pass had the same mask."""
-    kept_scale: float
-    """Factor of kept elements, 1/(1 − p) for Dropout; see ``kept_shift`` for AlphaDropout."""
-    kept_shift: float
-    kept_error: float
-    """Largest distance of a kept output from ``kept_scale``·x + ``kept_shift``."""
-    same_masks: bool
-    """Whether the first two passes dropped the same units."""
-    partly_dropped: int
-    """Units of which only a part was dropped, over all passes."""
-    eval_dropped_fraction: float
-    eval_gap: float
-    """Largest distance between the output in eval mode and the input."""
-    grid: Grid
-    convergence: tuple[Convergence, ...]
 
 
 def read_dropout(

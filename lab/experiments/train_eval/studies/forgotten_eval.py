@@ -3,36 +3,15 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 
 import torch
 from torch import nn
 
+from lab.records.modes_models import CostRow, ForgottenEval
 from lab.workloads.small_task import evaluate, spirals, trained_net
 
 TEST_POINTS = 1536
 BATCHES = (2, 4, 8, 32, 128)
-
-
-@dataclass(frozen=True)
-class CostRow:
-    """One way to evaluate the same trained network on the same test set."""
-
-    setting: str
-    batch: int
-    loss: float
-    accuracy: float
-    """Share of correct answers."""
-
-
-@dataclass(frozen=True)
-class ForgottenEval:
-    """Loss and accuracy by mode."""
-
-    rows: tuple[CostRow, ...]
-    """The first one is eval mode, as it should be."""
-    test_points: int
-    p: float
 
 
 def read_forgotten_eval(p: float, seed: int, device: str) -> tuple[nn.Module, torch.Tensor, ForgottenEval]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from lab.experiments.train_eval.studies.dropout_forms import FunctionalDropout
+from lab.records.modes_dropout import Listener
 
 
 class SwitchedDropout(nn.Module):
@@ -33,26 +33,6 @@ class AttentionDropout(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return F.scaled_dot_product_attention(x, x, x, dropout_p=self.p)
-
-
-@dataclass(frozen=True)
-class Listener:
-    """One layer or function. Gaps are the largest distance between two outputs for the same input."""
-
-    name: str
-    shape: tuple[int, ...]
-    train_spread: float
-    """Between two passes in train mode: random when above 0."""
-    eval_spread: float
-    """Between two passes in eval mode."""
-    mode_gap: float
-    """Between train and eval mode."""
-    needs_the_batch: bool
-    """In eval mode the output of the first sample depends on the others."""
-    drops: str
-    """What is dropped as a whole: element, row, plane; empty when nothing is."""
-    warning: str
-    """First line of the warning that torch gave."""
 
 
 Make = Callable[[float], nn.Module]

@@ -6,41 +6,13 @@ With one dropout layer before a linear output the spread has a closed form: Var 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 import torch
 from torch import nn
 
+from lab.records.modes_dropout import McReading, McSample
+
 WIDTH = 64
-
-
-@dataclass(frozen=True)
-class McSample:
-    """One input."""
-
-    position: float
-    """The input, a number in [-2, 2]."""
-    eval_output: float
-    mean: float
-    std: float
-    """Over the passes."""
-    predicted_std: float
-
-
-@dataclass(frozen=True)
-class McReading:
-    """A small network with dropout on: spread over passes, and what the passes cost."""
-
-    passes: int
-    samples: tuple[McSample, ...]
-    mean_std: float
-    """Mean of ``std`` over the samples."""
-    batchnorm_batches: int
-    """Batches that the BatchNorm of the network counted: only the dropout layer is in train mode."""
-    one_pass_s: float
-    """A prediction in eval mode."""
-    all_passes_s: float
-    """The same prediction with so many passes."""
 
 
 def mc_network(p: float) -> nn.Sequential:

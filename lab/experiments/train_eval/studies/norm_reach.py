@@ -6,31 +6,13 @@ of its gradient are the reduced axes, measured.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import nn
 
+from lab.records.modes_batchnorm import Reach
+
 N, C, SIDE = 6, 8, 3
 GROUPS = 2
-
-
-@dataclass(frozen=True)
-class Reach:
-    """One normalisation layer on the same tensor."""
-
-    layer: str
-    mode: str
-    """train or eval."""
-    shares: tuple[tuple[float, ...], ...]
-    """N rows of C numbers: share of the positions of that sample and channel that the first output depends on."""
-    values: int
-    """Elements that it depends on: n of its mean and variance; 1 when stored statistics are used."""
-    samples: int
-    """Samples among them."""
-    mean: float
-    """Of the output over those elements, 0 where the layer subtracts its own mean."""
-    std: float
 
 
 LAYERS = {

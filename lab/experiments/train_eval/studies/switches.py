@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 
 import torch
 from torch import nn
 from torch.autograd.graph import Node
+
+from lab.records.modes_models import SwitchRow
 
 GRADIENTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "grad": torch.enable_grad,
@@ -18,36 +19,6 @@ GRADIENTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
 }
 MODES = ("train", "eval")
 REPEATS = 15
-
-
-@dataclass(frozen=True)
-class SwitchRow:
-    """One combination of both switches."""
-
-    mode: str
-    gradients: str
-    dropped_fraction: float
-    """Share of the dropout layer's output that is zero although its input is not."""
-    output_spread: float
-    """Largest distance between the outputs of two calls with the same input."""
-    statistics_moved: bool
-    """Whether one forward changed the running statistics."""
-    batches_counted: int
-    requires_grad: bool
-    """Of the output."""
-    graph: str
-    """Class of the output's ``grad_fn``; empty when no graph was recorded."""
-    graph_nodes: int
-    saved_bytes: int
-    """Distinct storages that the graph keeps for backward, each once and whole, parameters included."""
-    is_inference: bool
-    """The output can never enter a graph."""
-    backward_error: str
-    """What ``backward`` on the output says; empty when it runs."""
-    output: tuple[float, ...]
-    """The first sample."""
-    forward_s: float
-    """Median of several forwards."""
 
 
 def read_switches(make: Callable[[], nn.Sequential], x: torch.Tensor, seed: int) -> tuple[SwitchRow, ...]:

@@ -12,9 +12,10 @@ from torch import nn
 from lab.experiments.train_eval.studies import dropout_passes
 from lab.experiments.train_eval.studies.binomial import LEVEL, binomial_interval
 from lab.experiments.train_eval.studies.dropout_forms import FORMS, law_of
-from lab.experiments.train_eval.studies.dropout_passes import DropoutReading, read_dropout
+from lab.experiments.train_eval.studies.dropout_passes import read_dropout
 from lab.experiments.train_eval.studies.listeners import DROPOUTS, NORMS, read_listeners
 from lab.experiments.train_eval.studies.mc_dropout import read_mc_dropout
+from lab.records.modes_dropout import DropoutReading
 
 SHAPES = {2: (8, 6), 3: (8, 6, 5), 4: (8, 6, 3, 3)}
 

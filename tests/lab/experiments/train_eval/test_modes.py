@@ -10,8 +10,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from lab.experiments.train_eval.studies.forgotten_eval import BATCHES, read_forgotten_eval
-from lab.experiments.train_eval.studies.switches import SwitchRow, read_switches
-from lab.instruments.modes.scan import ModelScan, reads_training, scan_modes
+from lab.experiments.train_eval.studies.switches import read_switches
+from lab.instruments.modes.scan import reads_training, scan_modes
+from lab.records.modes_models import ModelScan, SwitchRow
 from lab.workloads.mode_models import convnet, small_net, transformer
 from lab.workloads.small_task import spirals
 

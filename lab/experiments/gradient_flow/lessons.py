@@ -242,9 +242,9 @@ _DEPTH_LESSONS: tuple[tuple[str, Lesson], ...] = (
         "A weight starts exactly on the upper bound of hardtanh, and the loss wants it smaller. Where is it after three steps?",
         (
             "Which gradient a kink has.",
-            "At a kink the derivative is a convention: hardtanh takes 0 on its bounds; clamp takes 1 up to torch 2.13, and 0 since 2.14.",
-            "The loss stays at 3. Put torch.clamp in its place: where its derivative is 1, the weight walks down.",
-            "Keep values that must move off the bound, do not count on the convention of one release, and look for zero gradients together with values that sit on a bound.",
+            "At a kink the derivative is a convention, and any value between the slopes on its two sides would do: hardtanh takes 0 on its bounds.",
+            "The loss stays at 3. Half a unit lower the same weight has the slope 1, and walks down.",
+            "Start values that must move off the bound, do not count on a convention at a kink, and look for zero gradients together with values that sit on a bound.",
         ),
         {
             "still on the bound": "The gradient would have to be zero there, although the function falls to the left.",

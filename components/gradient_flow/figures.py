@@ -14,7 +14,7 @@ from components.gradient_flow.training_map import KEYS, training_map
 from components.kit.palette import Theme
 from lab.quantities import number_text, seconds_text
 
-__all__ = ["KEYS", "draw", "headline", "pick"]
+__all__ = ["KEYS", "draw", "pick"]
 
 Data = Mapping[str, Any]
 
@@ -33,20 +33,6 @@ VIEWS = ("Depth", "Training", "Clipping", "Shares")
 def theme() -> Theme:
     """The theme that the visitor sees."""
     return "dark" if st.context.theme.type == "dark" else "light"
-
-
-def headline(result: Any) -> dict[str, float]:
-    """What two runs are compared by. Takes the Result itself."""
-    found = {
-        "activation gradient, first / last layer": result.headline.activation_grad_ratio,
-        "weight gradient, first / last layer": result.headline.weight_grad_ratio,
-        "decades per layer": result.headline.decades_per_layer,
-        "predicted decades per layer": result.prediction.decades_per_layer,
-        "loss at step 1": result.loss[0] if result.loss else None,
-        "loss after the last step": result.final_loss,
-        "share of steps clipped": result.clipping.clipped_share if result.clipping.limit is not None else None,
-    }
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def pick(key: str, results: Sequence[Data]) -> Picked:

@@ -57,17 +57,6 @@ def theme() -> Theme:
     return "dark" if st.context.theme.type == "dark" else "light"
 
 
-def headline_numbers(result: MemoryResult) -> dict[str, float]:
-    """What two runs are compared by."""
-    found: dict[str, float] = {
-        "peak_bytes": result.peak.bytes,
-        **{f"{CATEGORY_TEXTS[n]}_bytes": b for n, b in result.peak.categories.items() if b},
-    }
-    if result.step_s:
-        found["step_s"] = result.step_s.median
-    return found | {"recomputed operations": result.recomputed_ops}
-
-
 def choose_view(key: str) -> str:
     """The segmented control above the figure; the view is not part of the experiment."""
     chosen = st.segmented_control(

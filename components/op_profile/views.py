@@ -229,14 +229,6 @@ def _scale(page: ExperimentPage) -> float:
     return 1.6 if page.presenting else 1.0
 
 
-def headline(result: Any) -> dict[str, float]:
-    """What two runs are compared by. Takes the Result itself."""
-    if result.step is None or result.overhead is None:
-        return {}
-    parts = {name: value for name, value in asdict(result.step).items() if value is not None and name != "total_s"}
-    return {"bare step_s": result.overhead.bare_s.median, **parts, "events a step": result.overhead.events_per_step}
-
-
 def theme() -> Theme:
     """The theme that the visitor sees."""
     return "dark" if st.context.theme.type == "dark" else "light"

@@ -17,7 +17,7 @@ from lab import check
 from lab.execution.executor import Executor
 
 ROOT = Path(__file__).resolve().parents[2]
-KEYS = ["device", "error", "experiment", "findings", "params", "result", "seconds", "versions"]
+KEYS = ["device", "error", "experiment", "findings", "headline", "params", "result", "seconds", "versions"]
 
 
 def lab(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
@@ -192,6 +192,8 @@ def test_words_for_a_terminal(one_executor: None, capsys: pytest.CaptureFixture[
     assert out.startswith("seen\n")
     assert "RuntimeError on line 3: grad can be implicitly created only for scalar outputs" in out
     assert "Reduce to a scalar first" in out
+    assert "nodes: 2\n" in out
+    assert "kept: 0 B\n" in out
     assert out.splitlines()[-1].startswith("autograd_graph on cpu, torch 2.")
 
 

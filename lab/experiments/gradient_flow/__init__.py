@@ -20,9 +20,10 @@ from lab.contract import Agreement
 from lab.experiments.gradient_flow.findings import explain
 from lab.experiments.gradient_flow.lessons import lessons
 from lab.experiments.gradient_flow.measure import run
+from lab.experiments.gradient_flow.readings import headline
 from lab.experiments.gradient_flow.schema import Params, Result, offered
 from lab.experiments.gradient_flow.script import script
 
 agreement = Agreement(relative=1e-3)
 
-__all__ = ["Params", "Result", "agreement", "explain", "lessons", "offered", "run", "script"]
+__all__ = ["Params", "Result", "agreement", "explain", "headline", "lessons", "offered", "run", "script"]

@@ -13,9 +13,10 @@ from lab.contract import Agreement
 from lab.experiments.memory_timeline.findings import explain
 from lab.experiments.memory_timeline.lessons import lessons
 from lab.experiments.memory_timeline.measure import run
+from lab.experiments.memory_timeline.readings import headline
 from lab.experiments.memory_timeline.schema import Params, Result, offered
 from lab.experiments.memory_timeline.script import script
 
 agreement = Agreement(relative=0, absolute=0)
 
-__all__ = ["Params", "Result", "agreement", "explain", "lessons", "offered", "run", "script"]
+__all__ = ["Params", "Result", "agreement", "explain", "headline", "lessons", "offered", "run", "script"]

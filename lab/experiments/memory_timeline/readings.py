@@ -17,6 +17,15 @@ def peak_bytes(result: Result) -> float:
     return float(result.peak.bytes)
 
 
+def headline(result: Result) -> dict[str, float]:
+    """What two runs are compared by."""
+    parts = {f"{category_text(name)}_bytes": size for name, size in result.peak.categories.items() if size}
+    found: dict[str, float] = {"peak_bytes": result.peak.bytes, **parts}
+    if result.step_s:
+        found["step_s"] = result.step_s.median
+    return found | {"recomputed operations": result.recomputed_ops}
+
+
 def growth_bytes(result: Result) -> float:
     """What the last step left behind."""
     return float(result.step_ends[-1] - result.step_ends[-2])

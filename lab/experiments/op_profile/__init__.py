@@ -14,7 +14,8 @@ from lab.contract import Agreement
 from lab.experiments.op_profile.findings import explain
 from lab.experiments.op_profile.lessons import lessons
 from lab.experiments.op_profile.measure import run
-from lab.experiments.op_profile.schema import Params, Result
+from lab.experiments.op_profile.readings import headline
+from lab.experiments.op_profile.schema import Params, Result, offered
 from lab.experiments.op_profile.script import script
 
 agreement = Agreement(
@@ -22,4 +23,4 @@ agreement = Agreement(
     factors={"five clocks on one matmul": 4, "a profiler inside a profiler": 1},
 )
 
-__all__ = ["Params", "Result", "agreement", "explain", "lessons", "run", "script"]
+__all__ = ["Params", "Result", "agreement", "explain", "headline", "lessons", "offered", "run", "script"]

@@ -7,11 +7,9 @@ from tests.components.frame import example_experiment
 
 with experiment_page(
     example_experiment,
-    prefix="ex",
     question="How large is the product?",
     about="Measured on {device}.",
     live=st.session_state.get("test-live", True),
-    headline=lambda result: {"product": result.product, "kept_bytes": result.kept_bytes},
     dtype="float64",
     cost="Costs nothing.",
     blind="Sees all.",

@@ -17,6 +17,10 @@ from lab.experiments.memory_timeline.readings import headline
 from lab.experiments.memory_timeline.schema import Params, Result, offered
 from lab.experiments.memory_timeline.script import script
 
-agreement = Agreement(relative=0, absolute=0)
+agreement = Agreement(
+    relative=0,
+    absolute=0,
+    smaller={"1.3 billion parameters on a 24 GiB card": {"layers": 2}},
+)
 
 __all__ = ["Params", "Result", "agreement", "explain", "headline", "lessons", "offered", "run", "script"]

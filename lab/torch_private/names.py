@@ -97,6 +97,15 @@ def node_metadata(node: Node) -> dict[str, Any]:
     return node.metadata  # pyright: ignore[reportReturnType]
 
 
+def is_gone(node: Node) -> bool:
+    """Before 2.13 the Python half of a custom Function may outlive the node it stood for."""
+    try:
+        node_metadata(node)
+    except RuntimeError:
+        return True
+    return False
+
+
 def output_metadata(node: Node) -> list[Any]:
     """Shape, dtype and device of each output of the forward operation; a nested tensor has no ``shape``."""
     return list(node._input_metadata)

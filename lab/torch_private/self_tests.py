@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import warnings
 import weakref
 from collections.abc import Callable
 from functools import cache
@@ -34,7 +35,8 @@ def missing(capability: str) -> str:
     """Why ``capability`` is not available with this torch, one sentence; empty when it is."""
     test = SELF_TESTS[capability]
     try:
-        with torch.enable_grad(), torch.inference_mode(False), torch.device("cpu"):
+        calm = warnings.catch_warnings(action="ignore")  # a warning of a release is no reason to refuse
+        with calm, torch.enable_grad(), torch.inference_mode(False), torch.device("cpu"):
             test()
     except Exception as error:  # noqa: BLE001 - an unknown release may raise anything; the reason is shown
         reason = (

@@ -30,6 +30,7 @@ from lab.records.profiling import StepParts
 
 ENDS_THE_OUTER = torch.__version__.startswith("2.11.")
 """There a profiler inside another is an error when the outer one ends; since then it is silent."""
+SPRUNG = sorted(set(PROGRAMS) - ({"nested"} if ENDS_THE_OUTER else set()))
 SMALL: dict[str, Any] = {"layers": 1, "width": 32, "batch": 2, "seq": 8, "steps": 2, "warmup": 1}
 
 
@@ -367,14 +368,14 @@ def test_every_trap_has_programs():
 
 @pytest.fixture(scope="module")
 def trapped():
-    return {name: spring(name, "cpu") for name in PROGRAMS if name != "nested" or not ENDS_THE_OUTER}
+    return {name: spring(name, "cpu") for name in SPRUNG}
 
 
 def value(trap, name, program):
     return next(r.value for r in trap.readings if (r.name, r.program) == (name, program))
 
 
-@pytest.mark.parametrize("name", sorted(PROGRAMS))
+@pytest.mark.parametrize("name", SPRUNG)
 def test_every_repaired_program_gives_numbers(trapped, name):
     assert any(r.program == "repaired" and r.value is not None for r in trapped[name].readings)
 

@@ -81,7 +81,7 @@ STILL_IN_WIRE_FORM = (
     "pages/gradient_flow.py",
     "pages/memory_timeline.py",
 )
-"""Where a result may still be turned into dicts; every other figure takes records, and its scene alone encodes."""
+"""Where a result may still be turned into dicts; every other figure takes records, and interactive ones alone encode."""
 PRIVATE_TORCH_HOME = "lab/torch_private/"
 OURS_OR_PYTHONS = {
     *("sys._getframe", "os._exit", "_make"),
@@ -132,11 +132,12 @@ def page_faults(source: str) -> list[str]:
 
 
 def results_as_dicts(place: str, source: str) -> list[str]:
-    """Where a component or page turns a result into dicts. What goes to the browser is encoded by a ``scene.py``."""
+    """Where a component or page turns a result into dicts. Only an interactive figure encodes what it draws."""
     tree = ast.parse(source)
     found = [f"line {n.lineno}: .wire" for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == "wire"]
     encoders = [name for name in imports(tree) if name.startswith("lab.wire") and name != "lab.wire.collector_off"]
-    return found + ([] if place.endswith("/scene.py") else encoders)
+    draws = place.endswith("/scene.py") or "components_v2.component(" in source
+    return found + ([] if draws else encoders)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=relative)

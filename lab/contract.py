@@ -4,7 +4,8 @@ An experiment is a module in ``lab.experiments`` with six names and no base clas
 
 * ``Params``   frozen dataclass; every field is a knob: default, limits, unit, and a string under it that says what it means;
 * ``Result``   frozen dataclass of plain data, ready to draw; never a tensor. NaN and infinity are data;
-* ``run(params, report) -> Result``   the measurement, pure PyTorch on ``params.device``;
+* ``run(params, report) -> Result``   the measurement, pure PyTorch on ``params.device``; a slow one hands over what is
+  finished while it goes on (``report(fraction, line, part)``);
 * ``explain(result) -> tuple[Finding, ...]``   what to notice, computed from the result;
 * ``lessons``  tuple of ``Lesson``: presets, predictions, interview texts and tests read only this;
 * ``script(params) -> str``   the standalone program that reproduces the headline number without the lab.
@@ -21,10 +22,19 @@ import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, Protocol, get_type_hints
 
-Report = Callable[[float, str], None]
-"""Called with (fraction done in [0, 1], one short line); raises ``Cancelled`` when the run is no longer wanted."""
+
+class Report(Protocol):
+    """How a run tells how far it is."""
+
+    def __call__(self, fraction: float, line: str, part: Any = None) -> None:
+        """``fraction`` done in [0, 1], one short line, and the Result as far as it is finished, which is shown at once.
+
+        Raises ``Cancelled`` when the run is no longer wanted.
+        """
+        ...
+
 
 Level = Literal["fact", "surprise", "warning", "fault"]
 
@@ -41,7 +51,7 @@ class NotAvailableError(RuntimeError):
     """This release of torch lacks what the run reads. The message says what and why, for the visitor."""
 
 
-def silent(fraction: float, line: str) -> None:
+def silent(fraction: float, line: str, part: Any = None) -> None:
     """The Report that tells nobody."""
 
 

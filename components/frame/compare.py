@@ -28,7 +28,7 @@ def pin_button(state: PageState, outcome: Outcome) -> None:
             on_click=state.set,
             args=("pinned", None),
         )
-    elif outcome.shown:
+    elif outcome.shown and not outcome.growing:
         st.button(
             "Pin as A",
             key=state.key("pin"),

@@ -63,7 +63,7 @@ class Side(Generic[R]):
     @property
     def wire(self) -> dict[str, Any]:
         """The result as it may go to the browser: a NaN in component data would end the component."""
-        return _wire(self.job.id, self.job.result)
+        return _wire(f"{self.job.id}-{self.job.parts}", self.job.result)
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def experiment_page(
     page_style()
     bar = _head(question)
     outcome = measure(state, live=live)
-    dim(outcome.running or outcome.without_result)
+    dim((outcome.running or outcome.without_result) and outcome.shown is not outcome.job)
     link = state.write_address()
     lesson = lesson_of(state.values, state.lessons)
     with bar:

@@ -29,7 +29,7 @@ class Outcome:
     job: Job | None
     """The latest run, None while a program from a link waits for Run."""
     shown: Job | None
-    """The last run that has a result."""
+    """The last run that has a result, perhaps the latest one and not yet whole."""
 
     @property
     def running(self) -> bool:
@@ -39,6 +39,11 @@ class Outcome:
     def without_result(self) -> bool:
         """The latest run is over and has none."""
         return self.job is not None and self.job.over and self.job.state != "done"
+
+    @property
+    def growing(self) -> bool:
+        """What is shown is a part of the latest run, which goes on."""
+        return self.running and self.shown is self.job
 
     @property
     def stale(self) -> bool:
@@ -51,14 +56,17 @@ def measure(state: PageState, *, live: bool) -> Outcome:
     params, problem = state.params_or_problem()
     job = look(state.get("job"))
     if params is not None and _due(state, live, lost=job is None):
+        asked_at = time.time()
         name = state.experiment.__name__.rpartition(".")[2]
         state.set("job", executor().submit(name, params, visitor=visitor(), fresh=state.get("run") == "pressed"))
         state.set("submitted", state.values)
+        state.set("asked_at", asked_at)
     state.set("run", None)
     job = look(state.get("job"), ANSWER_WAIT_S)
-    if job and job.state == "done":
+    if job and job.result is not None:
         state.set("shown", job.id)
-    return Outcome(params, problem, job, look(state.get("shown")))
+    shown = job if job and job.id == state.get("shown") else look(state.get("shown"))
+    return Outcome(params, problem, job, shown)
 
 
 def look(job_id: str | None, seconds: float = 0.0) -> Job | None:
@@ -84,7 +92,7 @@ def _due(state: PageState, live: bool, lost: bool) -> bool:
 def status(state: PageState, outcome: Outcome) -> None:
     """The line above the figure that is always there: progress with Cancel, or what the figure shows."""
     if outcome.running and outcome.job:
-        _watch(outcome.job.id, state.key("cancel"))
+        _watch(outcome.job.id, outcome.job.parts, state.key("cancel"))
     else:
         st.text(_standing(state, outcome), width="stretch")
 
@@ -94,18 +102,22 @@ def _standing(state: PageState, outcome: Outcome) -> str:
         return "This link brought a program. Read it, then press Run."
     if outcome.shown is None:
         return "No result yet."
+    if outcome.without_result and outcome.shown is outcome.job:
+        return "The run ended early. This is what was measured before; the reason is beside it."
     if outcome.without_result:
         return "An earlier result: the newest run has none, the reason is beside it."
     if outcome.stale:
         return "The controls have changed since this run. Press Run to measure again."
     clock = time.strftime("%H:%M:%S", time.localtime(outcome.shown.finished_at))
-    return f"Ran in {seconds_text(outcome.shown.seconds)}, finished at {clock}."
+    remembered = state.get("asked_at", 0.0) > outcome.shown.finished_at
+    again = " and is remembered. Press Run to measure again." if remembered else "."
+    return f"Ran in {seconds_text(outcome.shown.seconds)}, finished at {clock}{again}"
 
 
 @st.fragment(run_every=POLL_S)
-def _watch(job_id: str, cancel_key: str) -> None:
+def _watch(job_id: str, parts: int, cancel_key: str) -> None:
     job = look(job_id)
-    if job is None or job.over:
+    if job is None or job.over or job.parts > parts:
         st.rerun()
     waiting = f"Waiting, number {job.position} in the queue." if job.state == "queued" else ""
     with st.container(horizontal=True, vertical_alignment="center"):

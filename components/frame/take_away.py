@@ -63,7 +63,8 @@ def footer(job: Job | None, *, dtype: str, cost: str, blind: str) -> None:
         if hasattr(job.params, "seed"):
             facts.append(f"seed {job.params.seed}")
         facts.append(f"measured {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(job.finished_at))}")
-        facts.append(f"ran in {seconds_text(job.seconds)}")
+        if job.state == "done":
+            facts.append(f"ran in {seconds_text(job.seconds)}")
         facts.append("sealed" if job.sealed else "not sealed")
     with st.container(key="page-footer", gap="xxsmall"):
         st.caption(" · ".join(fact for fact in facts if fact))

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 import threading
 import time
 import traceback
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lab import wire
@@ -49,6 +50,9 @@ class _Run:
     running: bool = False
     fraction: float = 0.0
     line: str = ""
+    part: Outcome | None = None
+    """The result as far as it is finished."""
+    parts: int = 0
     unwanted: threading.Event = field(default_factory=threading.Event)
 
 
@@ -133,11 +137,14 @@ class Executor:
         with self._changed:
             return self._look(job_id)
 
-    def wait(self, job_id: str, seconds: float) -> Job:
-        """The job as soon as it is over, or as it is after ``seconds``. Raises KeyError like ``look``."""
+    def wait(self, job_id: str, seconds: float, *, parts: int | float = math.inf) -> Job:
+        """The job as soon as it is over or has handed over more than ``parts`` parts, or as it is after ``seconds``. Raises KeyError like ``look``."""
         deadline = time.monotonic() + seconds
         with self._changed:
-            while not (job := self._look(job_id)).over and (left := deadline - time.monotonic()) > 0:
+            while (
+                not ((job := self._look(job_id)).over or job.parts > parts)
+                and (left := deadline - time.monotonic()) > 0
+            ):
                 self._changed.wait(min(left, self._lease_s / 3))
             return job
 
@@ -192,7 +199,8 @@ class Executor:
         ticket.seen_at = time.monotonic()
         run = ticket.run
         if run.running:
-            return Job(job_id, run.request.experiment, ticket.params, "running", run.fraction, run.line)
+            job = Job(job_id, run.request.experiment, ticket.params, "running", run.fraction, run.line)
+            return job if run.part is None else _with_part(job, run.part, run.parts)
         before = self._line[: self._line.index(run)]
         position = 1 + sum(other.route.lane == run.route.lane for other in before)
         return Job(job_id, run.request.experiment, ticket.params, "queued", line="waiting", position=position)
@@ -205,8 +213,10 @@ class Executor:
     def _end_job(self, ticket: _Ticket, outcome: Outcome) -> None:
         run = ticket.run
         del self._tickets[ticket.id], run.jobs[ticket.id]
-        job = finished(ticket.id, run.request.experiment, ticket.params, outcome)
-        self._over.put(ticket.id, job, outcome.wire_bytes)
+        job, size = finished(ticket.id, run.request.experiment, ticket.params, outcome), outcome.wire_bytes
+        if outcome.state != "done" and run.part:
+            job, size = _with_part(job, run.part, run.parts), run.part.wire_bytes
+        self._over.put(ticket.id, job, size)
         if not run.jobs:
             run.unwanted.set()
             if not run.running:
@@ -232,9 +242,12 @@ class Executor:
     # --- below, in threads of the executor's own, without the lock --------------------------------------------------
 
     def _follow(self, run: _Run) -> None:
-        def report(fraction: float, line: str) -> None:
+        def report(fraction: float, line: str, part: Outcome | None = None) -> None:
             with self._changed:
                 run.fraction, run.line = fraction, line
+                if part:
+                    run.part, run.parts = part, run.parts + 1
+                    self._changed.notify_all()
 
         try:
             missing = self._routes.missing_device(run.request)
@@ -266,6 +279,13 @@ class Executor:
 
 def _cancelled(why: str) -> Outcome:
     return Outcome("cancelled", fault=faults.cancelled(why))
+
+
+def _with_part(job: Job, part: Outcome, number: int) -> Job:
+    """The job with what its run has handed over up to now."""
+    return replace(
+        job, result=part.result, findings=part.findings, sealed=part.sealed, finished_at=part.at, parts=number
+    )
 
 
 def _warm_up(route: Route) -> None:

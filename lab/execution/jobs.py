@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from lab.contract import Fault, Finding, Limits, Report
+from lab.contract import Fault, Finding, Limits
 
 State = Literal["queued", "running", "done", "failed", "refused", "limit", "cancelled"]
 
@@ -28,7 +28,9 @@ class Job:
     position: int = 0
     """1 is next in the queue; 0 when running or over."""
     result: Any = None
-    """``Result`` of the experiment, None unless ``state`` is done."""
+    """``Result`` of the experiment; unless ``state`` is done, as far as it was handed over, else None."""
+    parts: int = 0
+    """How often the run has handed over what was finished."""
     findings: tuple[Finding, ...] = ()
     fault: Fault | None = None
     """Why there is no result; None unless the job ended without one."""
@@ -37,7 +39,7 @@ class Job:
     seconds: float = 0.0
     """Time of the run where it ran."""
     finished_at: float = 0.0
-    """``time.time()`` of the end, 0 before."""
+    """``time.time()`` of the end of the run, which may be older than the request; 0 before."""
     sealed: bool = False
     """Ran as a visitor's program inside the walls."""
 
@@ -61,7 +63,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended."""
+    """How a run ended; ``running`` for what it handed over before."""
 
     state: State
     result: Any = None
@@ -72,10 +74,18 @@ class Outcome:
     sealed: bool = False
     wire_bytes: int = 0
     """Size of the answer on the wire."""
+    at: float = field(default_factory=time.time)
+    """``time.time()`` of the end of the run."""
+
+
+class Progress(Protocol):
+    """Called by a route while a run goes on."""
+
+    def __call__(self, fraction: float, line: str, part: Outcome | None = None) -> None: ...
 
 
 def finished(job_id: str, experiment: str, params: Any, outcome: Outcome) -> Job:
-    """The job that a run ended with ``outcome``, now."""
+    """The job whose run ended with ``outcome``, perhaps some time ago."""
     return Job(
         job_id,
         experiment,
@@ -88,7 +98,7 @@ def finished(job_id: str, experiment: str, params: Any, outcome: Outcome) -> Job
         fault=outcome.fault,
         trace=outcome.trace,
         seconds=outcome.seconds,
-        finished_at=time.time(),
+        finished_at=outcome.at,
         sealed=outcome.sealed,
     )
 
@@ -106,7 +116,7 @@ class Route(Protocol):
         """Runs that the lane takes at once, as far as is known now."""
         ...
 
-    def run(self, request: Request, report: Report, cancelled: Callable[[], bool]) -> Outcome:
+    def run(self, request: Request, report: Progress, cancelled: Callable[[], bool]) -> Outcome:
         """Run to the end, in the calling thread. ``cancelled`` is asked often; a run that it ends is ``cancelled``."""
         ...
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, Protocol, TypeVar, get_type_hints
 
 from lab import wire
 from lab.contract import Cancelled, Fault, Finding, NotAvailableError, ParamsError, Report, program_knob
@@ -41,6 +41,17 @@ class Answer:
     fault: Fault | None = None
     trace: str = ""
     seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """What comes beside a result that is not finished."""
+
+    kind: Literal["part"]
+    findings: tuple[Finding, ...] = ()
+
+
+T = TypeVar("T", Answer, Part)
 
 
 class AnswerError(ValueError):
@@ -93,26 +104,44 @@ def _measure(module: ModuleType, params: Any, report: Report) -> dict[str, Any]:
     started = time.perf_counter()
     result = module.run(params, report)
     seconds = time.perf_counter() - started
-    return {"result": wire.encode(result), "findings": wire.encode(module.explain(result)), "seconds": seconds}
+    return {**_told(module, result), "seconds": seconds}
 
 
-def answer(experiment: str, params_data: dict[str, Any], report: Report, *, package: str = PACKAGE) -> str:
+def _told(module: ModuleType, result: Any) -> dict[str, Any]:
+    return {"result": wire.encode(result), "findings": wire.encode(module.explain(result))}
+
+
+class Tell(Protocol):
+    """``Report`` towards another process: a part goes as JSON text."""
+
+    def __call__(self, fraction: float, line: str, part: str = "") -> None: ...
+
+
+def _report(module: ModuleType, tell: Tell) -> Report:
+    def report(fraction: float, line: str, part: Any = None) -> None:
+        text = "" if part is None else _dumps({"kind": "part", **_told(module, part)})
+        tell(fraction, line, text if len(text) <= ANSWER_BYTES else "")
+
+    return report
+
+
+def answer(experiment: str, params_data: dict[str, Any], tell: Tell, *, package: str = PACKAGE) -> str:
     """``perform`` with every ending as data: JSON text of an ``Answer``, with ``result`` beside it."""
-    text = _dumps(_answer(experiment, params_data, report, package))
+    text = _dumps(_answer(experiment, params_data, tell, package))
     if len(text) > ANSWER_BYTES:
         what = f"The result has {len(text):,} bytes; the limit is {ANSWER_BYTES:,}."
         text = _dumps(_ended("limit", faults.output_limit(what)))
     return text
 
 
-def _answer(experiment: str, params_data: dict[str, Any], report: Report, package: str) -> dict[str, Any]:
+def _answer(experiment: str, params_data: dict[str, Any], tell: Tell, package: str) -> dict[str, Any]:
     try:
         module = find(experiment, package)
         params = wire.decode(types_of(module)[0], params_data)
     except (wire.WireError, ParamsError) as error:
         return _ended("refused", faults.refused(str(error), "Choose a value inside the limits."))
     try:
-        return {"kind": "answer", "state": "done", **_measure(module, params, report)}
+        return {"kind": "answer", "state": "done", **_measure(module, params, _report(module, tell))}
     except Cancelled:
         return _ended("cancelled", faults.cancelled())
     except NotAvailableError as error:
@@ -139,6 +168,23 @@ def _out_of_memory(error: BaseException) -> bool:
 
 def read_answer(result_type: type, text: str, *, sealed: bool) -> Outcome:
     """Check an answer against its schema. Raises AnswerError."""
+    told, result = _read(Answer, result_type, text)
+    if (told.state == "done") == (told.fault is not None):
+        raise AnswerError(f"{told.state} with fault {told.fault!r:.80}")
+    if (told.state == "done") != (result is not None):
+        raise AnswerError(f"{told.state} {'with' if result else 'without'} a result")
+    return Outcome(told.state, result, told.findings, told.fault, told.trace, told.seconds, sealed, len(text))
+
+
+def read_part(result_type: type, text: str, *, sealed: bool) -> Outcome:
+    """Check a part, the Result as far as it is finished, against its schema. Raises AnswerError."""
+    told, result = _read(Part, result_type, text)
+    if result is None:
+        raise AnswerError("a part without a result")
+    return Outcome("running", result, told.findings, sealed=sealed, wire_bytes=len(text))
+
+
+def _read(kind: type[T], result_type: type, text: str) -> tuple[T, Any]:
     if text.count("[") + text.count("{") > _CONTAINERS:
         raise AnswerTooLargeError(f"The result has more than {_CONTAINERS:,} lists and objects.")
     try:
@@ -150,13 +196,9 @@ def read_answer(result_type: type, text: str, *, sealed: bool) -> Outcome:
         if _SURROGATE.search(text):
             data = _without_lone_surrogates(data)
         body = data.pop("result", None)
-        told = wire.decode(Answer, data)
-        result = wire.decode(result_type, body) if told.state == "done" else None
+        return wire.decode(kind, data), None if body is None else wire.decode(result_type, body)
     except (wire.WireError, RecursionError) as error:
         raise AnswerError(str(error)) from None
-    if (told.state == "done") == (told.fault is not None):
-        raise AnswerError(f"{told.state} with fault {told.fault!r:.80}")
-    return Outcome(told.state, result, told.findings, told.fault, told.trace, told.seconds, sealed, len(text))
 
 
 def _check_sizes(data: Any) -> None:

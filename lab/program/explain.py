@@ -7,6 +7,7 @@ Rows say what the message itself does not.
 from __future__ import annotations
 
 import re
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,7 +55,21 @@ def end_of(error: BaseException) -> Ended:
     if isinstance(error, Refused) and len(error.args) == 2:
         return Ended("Refused", str(error.args[0]), error.args[1])
     line = getattr(error, "line", None)  # an OwnModelError knows where
-    return Ended(name, message_of(error), line if isinstance(line, int) else program_line(error.__traceback__))
+    message = message_of(error)
+    if isinstance(error, (OSError, ImportError)) and _passed_through(
+        error.__traceback__, "torch/utils/data/dataloader.py"
+    ):
+        message += f" ({_WORKERS})"
+    return Ended(name, message, line if isinstance(line, int) else program_line(error.__traceback__))
+
+
+_WORKERS = "DataLoader was starting a worker process"
+
+
+def _passed_through(trace: types.TracebackType | None, file: str) -> bool:
+    while trace is not None and not trace.tb_frame.f_code.co_filename.endswith(file):
+        trace = trace.tb_next
+    return trace is not None
 
 
 def message_of(error: BaseException) -> str:
@@ -318,12 +333,17 @@ _PYTHON = (
         "Leave out what compiles, exports or starts workers; or run the lab with LAB_TYPED_CODE=trusted on your own machine.",
     ),
     Row(
-        r"Parent directory .* does not exist|open file failed because of errno",
+        _WORKERS,
+        "Workers of a DataLoader are processes of their own, and a program here has one process.",
+        "Set num_workers=0: the data is then loaded in this process.",
+    ),
+    Row(
+        r"Parent directory .* does not exist|open file failed",
         "A program here has no files, so nothing can be saved or loaded.",
         "Keep it in memory: a variable, or copy.deepcopy(module.state_dict()).",
     ),
     Row(
-        r"^(PermissionError|OSError|BlockingIOError|NotADirectoryError)",
+        r"^(PermissionError|OSError|BlockingIOError|NotADirectoryError|FileNotFoundError: .*[Nn]o usable temporary)",
         "A program here has no files, no network and no other processes: the operating system refuses them.",
         "Keep everything in memory: make the data in the program.",
     ),
@@ -340,6 +360,7 @@ _PYTHON = (
     ),
     Row(r"^OutputLimit", "What was printed up to here is kept.", "Print less: every hundredth step, or a summary."),
     Row(r"^SystemExit", "The program ended itself.", "Leave out exit(): a program ends after its last line."),
+    Row(r"^Refused: open\(\)", "", "Keep everything in memory: make the data in the program, print what it finds."),
     Row(r"^Refused", "", "The names torch, nn, F and math are there without import."),
     Row(
         r"^(SyntaxError|IndentationError|TabError)",

@@ -20,6 +20,7 @@ from lab.program.explain import end_of
 from lab.program.lines import FILE, program_line, remember
 from lab.program.output import Alarm, Output, TimeLimit
 from lab.program.source import IMPORTS, check_source, namespace, syntax_message
+from lab.program.surroundings import put_back
 from lab.records.program import Ended, Said
 
 __all__ = [
@@ -46,6 +47,8 @@ class Ran:
     ended: Ended | None = None
     said: Said = field(default_factory=Said)
     error: BaseException | None = None
+    value: Any = None
+    """Of the last line when that is an expression: it lives until the record is read."""
 
 
 def run_typed(params: Any, *, share: float, names: dict[str, Any] | None = None) -> Ran:
@@ -72,42 +75,36 @@ def run_program(source: str, names: dict[str, Any], *, wall_s: float, printed_by
         try:
             tree = check_source(source)
             with Alarm(wall_s):
-                echo = _execute(tree, names)
+                echo, ran.value = _execute(tree, names)
         except BaseException as error:  # noqa: BLE001 - whatever the program raised is what the visitor is shown
             ran.error, ran.ended = error, _ended(error, wall_s, source)
     ran.said = output.said(echo)
     return ran
 
 
-def _execute(tree: ast.Module, names: dict[str, Any]) -> str:
-    """Run it and return the echo of its last line."""
+def _execute(tree: ast.Module, names: dict[str, Any]) -> tuple[str, Any]:
+    """Run it and return the echo of its last line, with its value."""
     last = tree.body[-1] if tree.body else None
     if isinstance(last, ast.Expr):
         tree.body.pop()
     exec(compile(tree, FILE, "exec"), names)
     if not isinstance(last, ast.Expr):
-        return ""
+        return "", None
     value = eval(compile(ast.Expression(last.value), FILE, "eval"), names)
-    return "" if value is None else repr(value)[:4000]
+    return "" if value is None else repr(value)[:4000], value
 
 
 @contextlib.contextmanager
 def torch_defaults(seed: int, device: str) -> Iterator[None]:
     """Seeded generators and torch's defaults inside; outside, whatever a program changed is put back."""
-    before = torch.get_default_dtype(), torch.is_grad_enabled(), torch.is_anomaly_enabled()
-    torch.manual_seed(seed)
-    random.seed(seed)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(seed % 2**32)
-    if device != "cpu":
-        torch.set_default_device(device)
-    try:
+    with put_back():
+        torch.manual_seed(seed)
+        random.seed(seed)
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed(seed % 2**32)
+        if device != "cpu":
+            torch.set_default_device(device)
         yield
-    finally:
-        torch.set_default_device(None)
-        torch.set_default_dtype(before[0])
-        torch.set_grad_enabled(before[1])
-        torch.autograd.set_detect_anomaly(before[2])
 
 
 def _ended(error: BaseException, wall_s: float, source: str) -> Ended:

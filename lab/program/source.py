@@ -10,6 +10,7 @@ import ast
 import builtins
 import math
 import os
+import sys
 import traceback
 from typing import Any
 
@@ -17,42 +18,29 @@ import torch
 
 from lab.program.lines import FILE
 
-IMPORTS = [
-    "torch",
-    "torchviz",
-    "numpy",
-    "math",
-    "copy",
-    "re",
-    "collections",
-    "dataclasses",
-    "functools",
-    "itertools",
-    "typing",
-    "contextlib",
-    "warnings",
-    "random",
-    "time",
-    "weakref",
-    "gc",
-    "cmath",
-    "operator",
-    "enum",
-    "abc",
-    "string",
-    "statistics",
-    "numbers",
-    "decimal",
-    "fractions",
-    "heapq",
-    "bisect",
-    "textwrap",
-    "pprint",
-    "__future__",
-]
-"""Modules that a program may import, submodules included."""
+_STANDARD = """
+__future__ abc argparse array ast base64 binascii bisect calendar cmath codecs collections colorsys contextlib
+copy copyreg csv dataclasses datetime decimal difflib dis enum errno fnmatch fractions functools gc getpass glob
+graphlib hashlib heapq hmac html importlib inspect io itertools json keyword linecache locale logging math
+numbers operator os pathlib pickle platform pprint queue random re reprlib secrets shutil stat statistics string
+struct sys tempfile textwrap threading time timeit token tokenize traceback types typing unicodedata unittest
+uuid warnings weakref zlib
+"""
+STANDARD = tuple(_STANDARD.split())
+"""Modules of Python that a program may import, submodules included; loaded before the walls go up."""
+PACKAGES = tuple(name for name in os.environ.get("LAB_PROGRAM_PACKAGES", "").replace(" ", "").split(",") if name)
+"""What the operator adds. Read once: inside the walls there is no environment."""
+IMPORTS = (*STANDARD, "torch", "torchviz", "numpy", *PACKAGES)
 
-_LINES, _NESTING = 400, 100
+_PROCESSES = "a program here has no other processes. Do the work in this one; DataLoader takes num_workers=0."
+_NETWORK = "a program here has no network. Make the data in the program, such as torch.randn(...)."
+_WHY_NOT = {
+    **dict.fromkeys(("subprocess", "multiprocessing", "concurrent", "asyncio", "pty", "signal"), _PROCESSES),
+    **dict.fromkeys(("socket", "ssl", "urllib", "http", "requests", "ftplib", "smtplib", "socketserver"), _NETWORK),
+    "tqdm": "there is no progress bar here. Loop over the data itself, and print now and then.",
+    "matplotlib": "there is no picture of a program's own here. Print the numbers.",
+}
+_LINES, _NESTING = 2000, 100
 
 
 class Refused(Exception):  # noqa: N818 - the visitor reads the name
@@ -74,9 +62,7 @@ def check_source(source: str) -> ast.Module:
     for node in ast.walk(tree):
         for name in _imported(node):
             if name.split(".")[0] not in IMPORTS and not is_trusted():
-                raise Refused(
-                    f"import {name}: a program may import {', '.join(IMPORTS)}.", getattr(node, "lineno", None)
-                )
+                raise Refused(f"import {name}: {_why_not(name)}", getattr(node, "lineno", None))
     return tree
 
 
@@ -92,7 +78,7 @@ def syntax_message(error: SyntaxError, source: str) -> str:
 def namespace() -> dict[str, Any]:
     """The names that a program finds without import."""
     given = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "math": math}
-    return {"__name__": "__main__", "__builtins__": _builtins(), **given}
+    return {"__name__": "__main__", "__file__": FILE, "__builtins__": _builtins(), **given}
 
 
 def is_trusted() -> bool:
@@ -104,6 +90,18 @@ def _imported(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     return [node.module or "."] if isinstance(node, ast.ImportFrom) else []
+
+
+def _why_not(name: str) -> str:
+    top = name.split(".")[0]
+    if top in _WHY_NOT:
+        return _WHY_NOT[top]
+    if top in sys.stdlib_module_names:
+        return "this part of Python is not there for programs here."
+    return (
+        "programs here have torch, numpy, torchviz and most of Python's own library. Paste what is needed into the program. "
+        "Whoever runs the lab can add a package with LAB_PROGRAM_PACKAGES."
+    )
 
 
 def _depth(tree: ast.AST) -> int:

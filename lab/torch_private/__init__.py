@@ -9,6 +9,7 @@ which ends the run with one clear refusal; ``missing`` says why a part of a page
 from lab.contract import NotAvailableError
 from lab.torch_private.names import (
     GET_DATA,
+    SET_GRAD,
     DataDependentOutputException,
     FakeMode,
     FakeTensor,
@@ -45,6 +46,7 @@ from lab.torch_private.self_tests import SELF_TESTS, missing, require
 __all__ = [
     "GET_DATA",
     "SELF_TESTS",
+    "SET_GRAD",
     "CustomFunctions",
     "DataDependentOutputException",
     "EngineRuns",

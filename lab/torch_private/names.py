@@ -43,6 +43,8 @@ else:
 RAW = "_raw_saved_"
 GET_DATA: Any = getattr(getattr(torch.Tensor, "data", None), "__get__", None)
 """What a TorchFunctionMode sees for ``tensor.data``; equal to it, not the same object."""
+SET_GRAD: Any = getattr(getattr(torch.Tensor, "grad", None), "__set__", None)
+"""What it sees for ``tensor.grad = ...``."""
 
 
 def saved_slots(node: Node) -> Iterator[tuple[str, Any]]:

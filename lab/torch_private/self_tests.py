@@ -135,11 +135,11 @@ def _custom_functions() -> None:
 
     seen, apply = [], torch.autograd.Function.__dict__["apply"]
     x = torch.ones(1, requires_grad=True)
-    with private.CustomFunctions(seen.append):
+    with private.CustomFunctions(lambda *call: seen.append(call)):
         y = Twice.apply(x)
     assert torch.autograd.Function.__dict__["apply"] is apply, "Function.apply is not put back"
     assert len(seen) == 1, f"one call of a Function was seen {len(seen)} times"
-    assert seen[0] is y
+    assert seen[0] == (Twice, (x,), y)
     assert y.item() == 2, f"a watched Function gave {y.item()} for 2"
     assert private.is_custom(y.grad_fn), "a Function in Python is taken for one of torch"
     assert not private.is_custom(_sample()[1]), "sigmoid is taken for a Function in Python"
@@ -150,13 +150,14 @@ def _data_reads() -> None:
 
     class Asked(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            asked.append(func == private.GET_DATA)
+            asked.append("data" if func == private.GET_DATA else "set" if func == private.SET_GRAD else "")
             return func(*args, **(kwargs or {}))
 
     x = torch.ones(1)
     with Asked():
         _ = x.data, x.grad
-    assert asked == [True, False], f"reads of data and grad were told as {asked}"
+        x.grad = None
+    assert asked == ["data", "", "set"], f"reads of data and grad, and grad = None, were told as {asked}"
 
 
 def _quiet_subclasses() -> None:

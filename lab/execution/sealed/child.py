@@ -11,7 +11,6 @@ import os
 import time
 from typing import Any, NoReturn
 
-from lab.contract import Report
 from lab.execution import perform
 from lab.execution.sealed import confine, preload, self_check
 from lab.execution.sealed.frames import read_frame, write_frame
@@ -59,15 +58,17 @@ def _say(**message: Any) -> None:
     write_frame(confine.JOB_FD, json.dumps(message))
 
 
-def _reporter() -> Report:
-    """Progress, at most every 50 ms."""
+def _reporter() -> perform.Tell:
+    """Progress, at most every 50 ms, and every part."""
     last = 0.0
 
-    def report(fraction: float, line: str) -> None:
+    def report(fraction: float, line: str, part: str = "") -> None:
         nonlocal last
         now = time.monotonic()
         if now - last >= _REPORT_EVERY_S:
             last = now
             _say(kind="progress", fraction=fraction, line=line)
+        if part:
+            write_frame(confine.JOB_FD, part)
 
     return report

@@ -212,5 +212,5 @@ def clean_environment() -> dict[str, str]:
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
         # torch._dynamo makes this folder when it is imported
         "TORCHINDUCTOR_CACHE_DIR": str(Path(tempfile.gettempdir()) / f"lab-inductor-{os.getuid()}"),
-        **{name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
+        **{name: os.environ[name] for name in ("LD_LIBRARY_PATH", "LAB_PROGRAM_PACKAGES") if name in os.environ},
     }

@@ -24,10 +24,13 @@ def _names(text: str) -> list[str]:
 
 # what visitors may import, and what Python itself imports on the way to an error message
 _PYTHON = _names("""
-abc bisect cmath codecs collections.abc contextlib copy dataclasses decimal encodings.ascii encodings.idna
-encodings.latin_1 encodings.unicode_escape encodings.utf_16 encodings.utf_32 enum fractions functools gc heapq
-itertools linecache math numbers operator pprint random re resource statistics string textwrap time traceback typing
-unicodedata warnings weakref
+__future__ abc argparse array ast base64 binascii bisect calendar cmath codecs collections.abc colorsys contextlib copy
+copyreg csv dataclasses datetime decimal difflib dis encodings.ascii encodings.idna encodings.latin_1
+encodings.unicode_escape encodings.utf_16 encodings.utf_32 enum errno fnmatch fractions functools gc getpass glob graphlib
+gettext hashlib heapq hmac html importlib importlib.metadata importlib.util inspect io itertools json keyword linecache
+locale logging logging.config logging.handlers math numbers operator os pathlib pickle platform pprint queue random re
+reprlib resource secrets shutil stat statistics string struct sys tempfile textwrap threading time timeit token tokenize
+traceback types typing unicodedata unittest unittest.mock uuid warnings weakref zlib _strptime
 """)
 
 # modules that torch imports on first use of something
@@ -53,13 +56,18 @@ def import_all(package: str) -> None:
 
     A half-imported module would break every child in its own way, so nothing else is forgiven.
     """
-    for name in _PYTHON + _TORCH:
+    for name in (*_PYTHON, *_TORCH, *operators_packages()):
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name != name:
                 raise
     experiments(package)
+
+
+def operators_packages() -> list[str]:
+    """What the operator lets programs import besides: einops, torchvision, transformers and the like."""
+    return os.environ.get("LAB_PROGRAM_PACKAGES", "").replace(",", " ").split()
 
 
 def experiments(package: str) -> list[ModuleType]:

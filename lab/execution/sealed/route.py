@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from lab import wire
-from lab.contract import Fault, Limits, Report
+from lab.contract import Fault, Limits
 from lab.execution import faults, perform
-from lab.execution.jobs import Outcome, Request, State, progress
+from lab.execution.jobs import Outcome, Progress, Request, State, progress
 from lab.execution.sealed import confine, self_check
 from lab.execution.sealed.child import MEMORY_EXHAUSTED
 from lab.execution.sealed.children import Child, ZygoteError
@@ -56,7 +56,7 @@ class SealedRoute:
             self._spares.refill()
         return why_not
 
-    def run(self, request: Request, report: Report, cancelled: Callable[[], bool]) -> Outcome:
+    def run(self, request: Request, report: Progress, cancelled: Callable[[], bool]) -> Outcome:
         if why_not := self.why_not():
             return _refused(why_not)
         failure = "its process ended before it could begin"
@@ -79,7 +79,7 @@ class SealedRoute:
     def close(self) -> None:
         self._spares.close()
 
-    def _run_once(self, request: Request, report: Report, cancelled: Callable[[], bool]) -> Outcome | None:
+    def _run_once(self, request: Request, report: Progress, cancelled: Callable[[], bool]) -> Outcome | None:
         child = self._spares.take(gpu=self._gpu)
         try:
             return _Watch(child, request, self._package).follow(report, cancelled)
@@ -124,12 +124,13 @@ class _Watch:
         assert request.limits is not None
         self.child, self.request, self.limits = child, request, request.limits
         self.result_type = perform.types_of(perform.find(request.experiment, package))[1]
-        total = perform.ANSWER_BYTES + _PROGRESS_BYTES
+        total = 2 * perform.ANSWER_BYTES + _PROGRESS_BYTES  # parts may take as much as the answer
         self.incoming = Incoming(child.socket, frame_bytes=perform.ANSWER_BYTES, total_bytes=total)
         self.frames = self.allowed_bytes = 0
+        self.standing = (0.0, "")
         self.started = 0.0
 
-    def follow(self, report: Report, cancelled: Callable[[], bool]) -> Outcome | None:
+    def follow(self, report: Progress, cancelled: Callable[[], bool]) -> Outcome | None:
         """The outcome; None when the process ended before the program began, or with the zygote."""
         try:
             outcome = self._begin()
@@ -156,7 +157,7 @@ class _Watch:
         self.started = time.monotonic()
         return None
 
-    def _listen(self, report: Report) -> Outcome | None:
+    def _listen(self, report: Progress) -> Outcome | None:
         text = self.incoming.next(_POLL_S)
         if text is None:
             return None
@@ -164,10 +165,14 @@ class _Watch:
             told, elapsed_s = perform.read_answer(self.result_type, text, sealed=True), self._elapsed_s()
             return told if 0 <= told.seconds <= elapsed_s else replace(told, seconds=elapsed_s)
         self.frames += 1
+        if text.startswith('{"kind":"part"') and self.frames <= _PROGRESS_FRAMES:
+            report(*self.standing, perform.read_part(self.result_type, text, sealed=True))
+            return None
         message = wire.loads(text) if len(text) < _PROGRESS_FRAME_BYTES else None
         if not isinstance(message, dict) or message.get("kind") != "progress" or self.frames > _PROGRESS_FRAMES:
             raise FrameError(f"neither progress nor a result: {text:.80}")
-        report(*progress(message.get("fraction"), message.get("line")))
+        self.standing = progress(message.get("fraction"), message.get("line"))
+        report(*self.standing)
         return None
 
     def _over_limit(self, cancelled: Callable[[], bool]) -> Outcome | None:

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 
 from lab import wire
-from lab.contract import Fault, Report
+from lab.contract import Fault
 from lab.execution import faults, perform
 from lab.execution.host import Host
-from lab.execution.jobs import Outcome, Request, State, progress
+from lab.execution.jobs import Outcome, Progress, Request, State, progress
 from lab.execution.sealed.children import usage
 from lab.execution.workers.process import Worker, WorkerError
 
@@ -58,7 +58,7 @@ class WorkerRoute:
                 self._give_back(worker)
             return self._host
 
-    def run(self, request: Request, report: Report, cancelled: Callable[[], bool]) -> Outcome:
+    def run(self, request: Request, report: Progress, cancelled: Callable[[], bool]) -> Outcome:
         try:
             self.host()
             worker = self._take()
@@ -138,8 +138,9 @@ class _Turn:
         self.started = time.monotonic()
         self.polite_until = float("inf")
         self.allowed_bytes = 0
+        self.standing = (0.0, "")
 
-    def follow(self, report: Report, cancelled: Callable[[], bool]) -> Outcome:
+    def follow(self, report: Progress, cancelled: Callable[[], bool]) -> Outcome:
         try:
             number = self.worker.ask(self.request)
             if self.request.limits and sys.platform == "linux":
@@ -158,7 +159,7 @@ class _Turn:
         except (perform.AnswerError, wire.WireError) as error:
             return self._ended("failed", faults.garbled(str(error)))
 
-    def _listen(self, report: Report) -> Outcome | None:
+    def _listen(self, report: Progress) -> Outcome | None:
         try:
             text = self.worker.messages.get(timeout=_POLL_S)
         except queue.Empty:
@@ -167,8 +168,12 @@ class _Turn:
             return self._died()
         if text.startswith('{"kind":"answer"'):
             return perform.read_answer(self.result_type, text, sealed=False)
+        if text.startswith('{"kind":"part"'):
+            report(*self.standing, perform.read_part(self.result_type, text, sealed=False))
+            return None
         message = wire.loads(text)
-        report(*progress(message["fraction"], message["line"]))
+        self.standing = progress(message["fraction"], message["line"])
+        report(*self.standing)
         return None
 
     def _over_limit(self) -> Outcome | None:

@@ -41,14 +41,16 @@ class Desk:
         self._outgoing.write(text + "\n")
         self._outgoing.flush()
 
-    def report(self, number: int, fraction: float, line: str) -> None:
-        """Progress of run ``number``, at most every 50 ms. Raises Cancelled when the run is not wanted any more."""
+    def report(self, number: int, fraction: float, line: str, part: str = "") -> None:
+        """Progress of run ``number``, at most every 50 ms, and every part. Raises Cancelled when the run is not wanted any more."""
         if self._cancelled >= number:
             raise Cancelled
         now = time.monotonic()
         if now - self._reported_at >= _REPORT_EVERY_S:
             self._reported_at = now
             self.say(json.dumps({"kind": "progress", "fraction": fraction, "line": line}))
+        if part:
+            self.say(part)
 
     def _read(self) -> None:
         for line in self._incoming:

@@ -5,19 +5,26 @@ from __future__ import annotations
 import gc
 import math
 import time
+from dataclasses import replace
 
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from lab import torch_private
 from lab.contract import Report
 from lab.experiments.autograd_graph.classic import classic_dot
 from lab.experiments.autograd_graph.faults import fault_of
 from lab.experiments.autograd_graph.schema import Params, Result
+from lab.instruments.describing.assigned import assigned_names
 from lab.instruments.graph.book import Graph
 from lab.instruments.graph.program_trace import ProgramTrace
+from lab.instruments.graph.slopes import check_custom, check_steps
+from lab.instruments.graph.tensor_log import State
 from lab.instruments.graph.to_records import Numbering, cut_records, named_records, pass_records
+from lab.instruments.graph.trail import Trail, custom_records
 from lab.program import run as program
 from lab.records.graph import Node
+from lab.records.operations import Checked
 from lab.torch_private import require
 
 NEEDED = (
@@ -52,15 +59,16 @@ def run(params: Params, report: Report) -> Result:
 def _read(params: Params, trace: ProgramTrace, ran: program.Ran, seconds: float) -> Result:
     variables = program.variables(ran.namespace)  # before the lab's own backward changes any .grad
     root, no_graph = _choose_root(trace, ran)
-    graph = trace.walk([root.node] if root else [])
-    kept_bytes_after = graph.kept_bytes
+    graph = trace.walk([root.node]) if root else _last_walked(trace)
+    kept_bytes_after = graph.kept_bytes if root else 0
     if root and _wants_backward(trace, graph, ran):
         _run_backward(trace, root, graph)
     numbering = Numbering(graph)
     nodes = numbering.nodes()
-    passes, backward = pass_records(numbering, trace.passes.kept)
+    trail, loss = _trail(params, trace, ran, numbering)
+    passes, backward = pass_records(numbering, trace.passes.kept, trail.name)
     classic, no_classic = classic_dot(trace, graph)
-    return Result(
+    result = Result(
         root=_root_name(ran, graph),
         root_node=numbering.root_id(),
         no_graph=no_graph,
@@ -75,13 +83,66 @@ def _read(params: Params, trace: ProgramTrace, ran: program.Ran, seconds: float)
         **ran.said.fields(),
         variables=variables,
         tensors=named_records(trace, numbering),
-        cuts=cut_records(trace),
+        cuts=cut_records(trace, trail.reaches),
         device=params.device,
         seconds=seconds,
         classic=classic,
         no_classic=no_classic,
-        fault=fault_of(ran.ended, [*nodes, *(node for p in passes[-1:] for node in p.nodes)]),
+        fault=None,
+        code=params.code,
+        loss_state=loss.number if loss else None,
+        made=trail.made(),
+        refused=trail.refused(),
+        written=trail.written(),
+        nonfinite=trail.nonfinite(),
+        hooks=trail.hooks(),
+        steps=trail.steps(),
+        cleared=trail.cleared(),
+        modes=trail.modes(),
+        custom=custom_records(trace.custom_classes, program.FILE),
+        asks_for_gradients=trace.asks_for_gradients(),
+        checked=_checked(trace),
     )
+    return replace(result, fault=fault_of(ran.ended, result))
+
+
+def _trail(params: Params, trace: ProgramTrace, ran: program.Ran, numbering: Numbering) -> tuple[Trail, State | None]:
+    """The way to losses, to what was refused and to NaN; and the content of the loss."""
+    trail = Trail(trace, assigned_names(params.code), numbering)
+    tensor = ran.namespace.get("loss")
+    tensor = tensor if isinstance(tensor, torch.Tensor) else trace.last()
+    loss = trace.recorder.tensors.state(tensor) if tensor is not None and not torch_private.is_wrapped(tensor) else None
+    roots = [state for p in trace.passes.kept for state in p.roots]
+    trail.reach([*roots, *([loss] if loss else [])])
+    events = trace.recorder.events
+    trail.want(trace.recorder.tensors.state(t) for _, t in trace.named() if t.is_inference())
+    refused = [operand.state for r in events.refusals for operand in r.operands]
+    nonfinite = [seen.state for seen in trace.recorder.nonfinite.kept]
+    asked = [state for p in trace.passes.kept for state in p.inputs or ()]
+    trail.want(trace.recorder.tensors.numbered(refused))
+    trail.want([*([loss] if loss else []), *nonfinite, *roots[-40:], *asked[-40:]])
+    trail.want(hook.state for hook in events.hooks[-20:])
+    return trail, loss
+
+
+def _checked(trace: ProgramTrace) -> tuple[Checked, ...]:
+    """Derivatives beside differences in float64, where they differ from each other or from them."""
+    own = [(cls, call) for cls, call in trace.applied if cls.__module__ == "__main__"]
+    second = any(p.create_graph for p in trace.passes.kept)
+    found = [*check_custom(own, second=second), *check_steps(list(trace.passes.kept))]
+    return tuple(c for c in found if not _agree(c))
+
+
+def _agree(c: Checked) -> bool:
+    numbers = (c.engine, c.left, c.right)
+    return all(map(math.isfinite, numbers)) and max(numbers) - min(numbers) <= 1e-3 * max(
+        map(abs, numbers), default=0.0
+    )
+
+
+def _last_walked(trace: ProgramTrace) -> Graph:
+    """The graph of the last pass, as walked before it, for a program that let go of it."""
+    return trace.passes.kept[-1].graph if trace.passes.kept else Graph([], [], 0)
 
 
 def _distinct_bytes(nodes: tuple[Node, ...]) -> int:
@@ -93,12 +154,13 @@ def _distinct_bytes(nodes: tuple[Node, ...]) -> int:
 
 def _choose_root(trace: ProgramTrace, ran: program.Ran) -> tuple[GradientEdge | None, str]:
     """The edge to start from, and why ``loss`` is not it or why there is none."""
-    loss = ran.namespace.get("loss")
+    loss, newest = ran.namespace.get("loss"), trace.last()
+    last = get_gradient_edge(newest) if newest is not None and newest.requires_grad else None
     if isinstance(loss, torch.Tensor):
         if loss.requires_grad:
             return get_gradient_edge(loss), ""
-        return trace.last, _no_graph(trace, ran, "loss has no graph")
-    return trace.last, "" if trace.last else _no_graph(trace, ran, "There is no graph")
+        return last, _no_graph(trace, ran, "loss has no graph")
+    return last, "" if last or trace.passes.kept else _no_graph(trace, ran, "There is no graph")
 
 
 def _wants_backward(trace: ProgramTrace, graph: Graph, ran: program.Ran) -> bool:

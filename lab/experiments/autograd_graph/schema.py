@@ -21,7 +21,7 @@ loss.backward()
 class Params:
     """The program and what it runs on."""
 
-    code: str = knob(DEFAULT_PROGRAM, program=Limits(wall_s=6.0, memory_bytes=1 << 30))
+    code: str = knob(DEFAULT_PROGRAM, program=Limits(wall_s=6.0, memory_bytes=1 << 30), max_bytes=1 << 16)
     """A PyTorch program. `torch`, `nn`, `F` and `math` are there without import."""
     seed: int = knob(0, low=0, high=2**31 - 1)
     """Seed of every random generator before the program starts."""

@@ -66,7 +66,7 @@ class Params:
     trap: str = knob("none", choices=("none", "inf", "nan", "overflow", "generator", "negative", "unscale"))
     """A mistake to plant. inf, nan, overflow: one such gradient in the middle layer at the first step. generator: the
     parameters are read before clipping. negative: the limit gets a minus sign. unscale: clipping before unscaling."""
-    code: str = knob("", program=Limits(wall_s=20.0, memory_bytes=2 << 30))
+    code: str = knob("", program=Limits(wall_s=20.0, memory_bytes=2 << 30), max_bytes=1 << 16)
     """For family own: a program that defines model, batch and, where the default does not fit, loss(model, batch)."""
     seed: int = knob(0, low=0, high=2**31 - 1)
     """Seed of data, weights and everything else."""

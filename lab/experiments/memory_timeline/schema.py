@@ -73,7 +73,7 @@ class Params:
     """Memory of the card that it should fit on."""
     cap_bytes: int | None = knob(None, low=1 << 10, high=1 << 40, unit="bytes")
     """Where the run out of memory stops. None: nine tenths of the peak."""
-    code: str = knob(DEFAULT_PROGRAM, program=Limits(wall_s=40.0, memory_bytes=3 << 30))
+    code: str = knob(DEFAULT_PROGRAM, program=Limits(wall_s=40.0, memory_bytes=3 << 30), max_bytes=1 << 16)
     """A program that defines `model` and `batch`, and perhaps `loss(model, batch)`."""
     seed: int = knob(0, low=0, high=2**31 - 1)
     """Seed of parameters and data."""

@@ -75,10 +75,12 @@ def _own_training(params: Params, ran: program.Ran) -> Subject:
     whole = own_model(names)
     model, segments = _checkpointed(whole.model, params)
     names["model"] = model
+    if isinstance(names.get("loss"), (torch.Tensor, float)):  # what a training loop left over
+        del names["loss"]
     if not any(p.requires_grad or forward_only(params) for p in model.parameters()):
         raise OwnModelError("The model has no parameter that requires gradients: there is nothing to train.")
-    losses = [own_model({**names, "batch": part}).loss for part in _chunks(names["batch"], params.accumulate)]
-    inputs = {f"batch[{number}]": tensor for number, tensor in enumerate(_tensors(names["batch"]))}
+    losses = [own_model({**names, "batch": part}).loss for part in _chunks(whole.batch, params.accumulate)]
+    inputs = {f"batch[{number}]": tensor for number, tensor in enumerate(_tensors(whole.batch))}
     return Subject(Training(Task(model, inputs, losses), recipe(params)), segments, ran)
 
 

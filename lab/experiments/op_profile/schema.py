@@ -56,7 +56,7 @@ class Params:
     """What one row of the operator table is."""
     trap: str = knob("none", choices=TRAPS)
     """A way to read a profile wrong, tried beside the run."""
-    code: str = knob("", program=Limits(wall_s=30.0, memory_bytes=2 << 30))
+    code: str = knob("", program=Limits(wall_s=30.0, memory_bytes=2 << 30), max_bytes=1 << 16)
     """For model = own: a program that defines `model` and `batch`, and perhaps `loss(model, batch)`."""
     seed: int = knob(0, low=0, high=2**31 - 1)
     """Seed of every random generator."""

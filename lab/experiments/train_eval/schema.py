@@ -76,7 +76,7 @@ class Params:
     """The column of the matrix to look at."""
     model: str = knob("classifier", choices=("classifier", "convnet", "transformer", "own"))
     """The model to scan; own is the program below."""
-    code: str = knob("", program=Limits(wall_s=20.0, memory_bytes=2 << 30))
+    code: str = knob("", program=Limits(wall_s=20.0, memory_bytes=2 << 30), max_bytes=1 << 16)
     """Your own model: a program that defines `model` and `batch`."""
     seed: int = knob(0, low=0, high=2**31 - 1)
     """Seed of weights, data and masks."""

@@ -20,13 +20,16 @@ class FakeExecutor:
         self.fault: Fault | None = None
         self.submitted: list[tuple[Any, bool]] = []
         self.cancelled: list[str] = []
+        self.finished_at = 1e9
+        self.part: Any = None
+        """A result that running jobs have handed over."""
         self.jobs: dict[str, Job] = {}
 
     def warm_up(self) -> None: ...
 
     def submit(self, experiment: str, params: Any, *, visitor: str, fresh: bool = False) -> str:
         self.submitted.append((params, fresh))
-        job = Job(uuid.uuid4().hex, experiment, params, self.end, fault=self.fault, finished_at=1e9)
+        job = Job(uuid.uuid4().hex, experiment, params, self.end, fault=self.fault, finished_at=self.finished_at)
         if self.end == "done":
             result = self.experiment.run(params, silent)
             job = replace(
@@ -34,15 +37,20 @@ class FakeExecutor:
                 result=result,
                 findings=self.experiment.explain(result),
                 seconds=0.012,
-                finished_at=1e9,
+                finished_at=self.finished_at,
                 sealed=True,
             )
         elif self.end == "queued":
             job = replace(job, position=3)
         elif self.end == "running":
-            job = replace(job, fraction=0.25, line="layer 1 of 4")
+            job = replace(job, fraction=0.25, line="layer 1 of 4", finished_at=0.0)
+            if self.part is not None:
+                job = self.with_part(job)
         self.jobs[job.id] = job
         return job.id
+
+    def with_part(self, job: Job) -> Job:
+        return replace(job, result=self.part, findings=self.experiment.explain(self.part), parts=1, finished_at=1e9)
 
     def look(self, job_id: str) -> Job:
         return self.jobs[job_id]

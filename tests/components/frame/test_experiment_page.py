@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -297,3 +299,31 @@ def test_a_site_is_one_line_of_text() -> None:
         "line 4 · overwritten here · p · version 0 → version 1"
     )
     assert site_text(Site(7, "fails here")) == "line 7 · fails here"
+
+
+def test_a_part_of_a_result_is_shown_while_its_run_goes_on(fake):
+    fake.end, fake.part = "running", example_experiment.Result(7.5, 8)
+    at = visit()
+    assert "figure ex-b: 7.5" in texts(at)
+    assert "layer 1 of 4" in texts(at)
+    assert not any(button.label == "Pin as A" for button in at.button)
+
+
+def test_what_was_measured_before_a_run_ended_early_stays(fake):
+    fake.end, fake.part, fake.fault = "running", example_experiment.Result(7.5, 8), None
+    at = visit()
+    (job_id,) = fake.jobs
+    fake.jobs[job_id] = replace(fake.jobs[job_id], state="limit", fault=Fault("TimeLimit", "It took too long."))
+    at = run(at)
+    assert "figure ex-b: 7.5" in texts(at)
+    assert any("measured before" in text for text in texts(at))
+    assert any("It took too long." in text for text in texts(at))
+
+
+def test_a_remembered_result_says_so(fake):
+    at = visit()
+    assert any("finished at" in text and "is remembered" in text for text in texts(at))
+    fake.finished_at = time.time() + 60
+    at.slider(key="ex-depth").set_value(9)
+    at = run(at)
+    assert any("finished at" in text and "remembered" not in text for text in texts(at))

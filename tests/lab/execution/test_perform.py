@@ -37,7 +37,7 @@ def test_perform_checks_every_limit_again(forged: dict[str, Any]) -> None:
 
 
 def test_every_ending_is_an_answer() -> None:
-    def stop(fraction: float, line: str) -> None:
+    def stop(fraction: float, line: str, part: str = "") -> None:
         raise Cancelled
 
     for act, report, state in [

@@ -155,3 +155,21 @@ def test_other_systems_have_no_walls_and_say_so(
     executor = Executor(package=TRIALS, typed_code="sealed")
     assert says in executor.typed_code().reason
     executor.close()
+
+
+def test_a_sealed_program_can_have_its_result_shown_in_parts(sealed: Executor) -> None:
+    code = "import time\nfrom tests.lab.execution.trial_experiments.typed import Result\nreport(0.5, 'half', Result('half of it', None, (), 1))\ntime.sleep(1)"
+    job_id = sealed.submit("typed", typed.Params(code=code), visitor="parts", fresh=True)
+    part = sealed.wait(job_id, 30, parts=0)
+    assert (part.state, part.result.printed, part.sealed) == ("running", "half of it", True)
+    assert finish(sealed, job_id).state == "done"
+
+
+@pytest.mark.parametrize(
+    "forged", ['{"kind":"part"}', '{"kind":"part","result":{"printed":3}}', '{"kind":"part","result":[]}']
+)
+def test_a_forged_part_ends_the_run(forged: str, run_program: RunProgram) -> None:
+    code = f"import os, struct\nbody = {forged!r}.encode()\nos.write(3, struct.pack('>I', len(body)) + body)\nimport time\ntime.sleep(2)"
+    job = run_program(code)
+    assert job.fault
+    assert (job.state, job.fault.type) == ("failed", "Crashed")

@@ -198,3 +198,27 @@ def test_trusted_runs_any_program_in_a_process_of_its_own(monkeypatch: pytest.Mo
     hung = say("while True: pass")
     assert (hung.state, hung.fault and hung.fault.type) == ("limit", "TimeLimit")
     trusted.close()
+
+
+def test_a_run_hands_over_what_is_finished_while_it_goes_on(lab: Executor) -> None:
+    job_id = lab.submit("rough", rough.Params(act="parts", size=2, seconds=0.5), visitor="parts", fresh=True)
+    first = lab.wait(job_id, 30, parts=0)
+    assert (first.state, first.parts, first.result.total) == ("running", 1, 0.0)
+    assert first.findings == rough.explain(first.result)
+    second = lab.wait(job_id, 30, parts=1)
+    assert (second.state, second.parts, second.result.total) == ("running", 2, 1.0)
+    last = finish(lab, job_id)
+    assert (last.state, last.result.total) == ("done", 2.0)
+
+
+def test_what_was_handed_over_outlives_a_run_that_meets_its_limit(lab: Executor) -> None:
+    job = run(lab, act="parts", size=2, seconds=30, visitor="slow")
+    assert (job.state, job.fault.type if job.fault else "", job.result.total) == ("limit", "TimeLimit", 0.0)
+    assert job.finished_at < time.time() - 2
+
+
+def test_a_remembered_result_keeps_the_time_of_its_run(lab: Executor) -> None:
+    first = finish(lab, lab.submit("rough", rough.Params(size=77), visitor="a"))
+    time.sleep(0.05)
+    again = finish(lab, lab.submit("rough", rough.Params(size=77), visitor="b"))
+    assert again.finished_at == first.finished_at

@@ -106,3 +106,74 @@ def test_what_is_missing_is_said_with_its_line(code, said, line):
     error = refused(code)
     assert said in str(error)
     assert error.line == line
+
+
+TRAINED = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(3, 4)
+    def forward(self, x):
+        return self.body(x)
+net = Net()
+criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+loader = [(torch.randn(5, 3), torch.arange(5) % 4) for _ in range(2)]
+for xb, yb in loader:
+    optimizer.zero_grad()
+    loss = criterion(net(xb), yb)
+    loss.backward()
+    optimizer.step()
+"""
+GPT = """
+class GPT(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(7, 7)
+    def forward(self, idx, targets=None):
+        logits = self.table(idx)
+        if targets is None:
+            return logits[:, [-1]], None
+        return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+model = GPT()
+idx = torch.arange(6).reshape(2, 3)
+"""
+
+
+def test_a_training_loop_leaves_model_loss_and_batch():
+    own = read(TRAINED)
+    assert type(own.model).__name__ == "Net"
+    output, target = own.model(*own.inputs), own.target
+    torch.testing.assert_close(own.loss(), F.cross_entropy(output, target, label_smoothing=0.1))  # pyright: ignore[reportArgumentType]
+    assert own.loss_name == "CrossEntropyLoss"
+
+
+@pytest.mark.parametrize("batch", ["batch = (idx, idx)", "batch = {'idx': idx, 'targets': idx}", "targets = idx"])
+def test_a_forward_that_takes_the_target_gets_it_and_its_loss_counts(batch):
+    own = read(GPT + batch)
+    scores = own.model.table.weight.log_softmax(1)  # pyright: ignore
+    torch.testing.assert_close(own.loss(), -scores.diag()[:6].mean())
+
+
+@pytest.mark.parametrize(
+    "returned", ["Out(loss, out)", "{'loss': loss, 'logits': out}", "(loss, out)", "(out, loss)", "loss"]
+)
+def test_a_loss_that_the_model_returns_counts_in_every_form(returned):
+    own = read(
+        "from dataclasses import dataclass\n@dataclass\nclass Out:\n    loss: object\n    logits: object\n"
+        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.a = nn.Linear(3, 4)\n"
+        f"    def forward(self, x, labels):\n        out = self.a(x)\n        loss = (out - labels).abs().mean()\n        return {returned}\n"
+        "model = M()\nbatch = {'x': torch.ones(5, 3), 'labels': torch.zeros(5, 4)}\n"
+    )
+    torch.testing.assert_close(own.loss(), own.model.a(torch.ones(5, 3)).abs().mean())  # pyright: ignore
+
+
+def test_a_criterion_that_is_a_function_takes_output_and_target():
+    own = read(
+        "net = nn.Linear(3, 4)\nX, y = torch.randn(5, 3), torch.zeros(5, 4)\ndef loss_fn(out, t):\n    return (out - t).abs().sum()\n"
+    )
+    torch.testing.assert_close(own.loss(), own.model(*own.inputs).abs().sum())
+
+
+def test_two_modules_are_asked_about():
+    assert "maker, judge" in str(refused("maker, judge = nn.Linear(1, 1), nn.Linear(1, 1)\nbatch = torch.ones(1, 1)"))

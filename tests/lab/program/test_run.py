@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import os
+import random
 import re
 import sys
 import time
@@ -13,8 +16,10 @@ import torch
 
 from lab import wire
 from lab.contract import ParamsError
+from lab.execution.sealed import preload
 from lab.experiments.autograd_graph import Params
 from lab.program.run import FILE, IMPORTS, Ran, namespace, run_program, torch_defaults, variables
+from lab.program.source import STANDARD
 from lab.records.program import Warned
 
 
@@ -95,7 +100,9 @@ def test_every_ending_has_a_type_and_a_line(code: str, kind: str, line: int) -> 
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("import os\n", "import os"),
+        ("import requests\n", "no network"),
+        ("from tqdm import tqdm\n", "progress bar"),
+        ("import einops\n", "LAB_PROGRAM_PACKAGES"),
         ("x = 1\nfrom subprocess import run\n", "import subprocess"),
         ("def f():\n    import socket\n", "import socket"),
         ("from . import x\n", "import ."),
@@ -105,7 +112,7 @@ def test_every_ending_has_a_type_and_a_line(code: str, kind: str, line: int) -> 
         ("x = " + "(" * 250 + "1" + ")" * 250 + "\n", "too many nested"),
         ("x = " + "-" * 150 + "1\n", "100 deep"),
         ("x = " + "+".join("1" * 3000) + "\n", "too deeply|100 deep"),
-        ("x = 1\n" * 401, "400 lines"),
+        ("x = 1\n" * 2001, "2000 lines"),
     ],
 )
 def test_what_is_refused(code: str, words: str) -> None:
@@ -249,6 +256,65 @@ def test_what_a_program_sets_is_put_back() -> None:
     assert torch.ones(1).device.type == "cpu"
 
 
+REAL_FILE = """
+from __future__ import annotations
+import argparse, inspect, json, logging, math, os, sys
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+log = logging.getLogger("train")
+
+@dataclass
+class Config:
+    width: int = 4
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=2)
+    args = parser.parse_args()
+    out = Path("runs") / datetime.now().strftime("%Y") / "log.json"
+    net = nn.Linear(Config().width, 1)
+    for step in range(args.steps):
+        log.info("step %d of %s", step, json.dumps(vars(args)))
+    print(len(sys.argv), out.suffix, os.path.basename(__file__), "def main" in inspect.getsource(main))
+    os.environ["SEEN"] = "1"
+    random_state = torch.rand(1)
+    sys.setrecursionlimit(5000)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_real_file_runs_as_it_is_and_leaves_the_process_as_it_was() -> None:
+    def state() -> tuple[Any, ...]:
+        root = logging.getLogger()
+        return (
+            list(root.handlers),
+            root.level,
+            list(sys.argv),
+            dict(os.environ),
+            sys.getrecursionlimit(),
+            random.getstate(),
+        )
+
+    before, drawn = state(), torch.get_rng_state()
+    with torch_defaults(0, "cpu"):
+        ran = go(REAL_FILE)
+    assert ran.ended is None
+    assert ran.said.printed == ('INFO step 0 of {"steps": 2}\nINFO step 1 of {"steps": 2}\n1 .json <program> True\n')
+    assert state() == before
+    assert torch.equal(torch.get_rng_state(), drawn)
+    assert logging.getLogger("train").handlers == []
+
+
+def test_what_may_be_imported_is_loaded_before_the_walls_go_up() -> None:
+    loaded = {name.split(".")[0] for name in preload._PYTHON + preload._TORCH}
+    assert set(STANDARD) <= loaded
+
+
 @pytest.mark.parametrize(
     "code", ["torch.rand(3).tolist()", "import random\nrandom.random()", "import numpy\nnumpy.random.rand(2).tolist()"]
 )
@@ -338,9 +404,9 @@ def test_values_are_bounded() -> None:
 
 
 def test_params_limit_the_program() -> None:
-    Params(code="é" * (1 << 13))
-    with pytest.raises(ParamsError, match=r"code has 16,386 bytes; the limit is 16,384"):
-        Params(code="é" * (1 << 13) + "xy")
+    Params(code="é" * (1 << 15))
+    with pytest.raises(ParamsError, match=r"code has 65,538 bytes; the limit is 65,536"):
+        Params(code="é" * (1 << 15) + "xy")
     with pytest.raises(ParamsError, match="seed"):
         Params(seed=-1)
     with pytest.raises(ParamsError, match="device"):
@@ -353,7 +419,7 @@ def test_the_file_name_of_a_program_is_no_file() -> None:
 
 
 def test_on_ones_own_machine_any_import_and_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "import os\nwith open(os.devnull) as nothing:\n    print(repr(nothing.read()))\n"
+    text = "import os, subprocess\nwith open(os.devnull) as nothing:\n    print(repr(nothing.read()))\n"
     assert ending(text)[0] == "Refused"
     monkeypatch.setenv("LAB_TYPED_CODE", "trusted")
     ran = go(text)

@@ -12,7 +12,7 @@ import torch
 
 from lab.contract import Finding, Lesson, Report, check, knob
 
-ACTS = ("answer", "patient", "deaf", "segfault", "exit", "raise", "swallow memory", "print")
+ACTS = ("answer", "patient", "deaf", "segfault", "exit", "raise", "swallow memory", "print", "parts")
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,10 @@ def run(params: Params, report: Report) -> Result:
             raise ZeroDivisionError("the instrument divides by zero")
         case "swallow memory":
             torch.zeros(1 << 50)
+        case "parts":
+            for number in range(params.size):
+                report(number / params.size, "handing over", Result(float(number), os.getpid(), 0))
+                time.sleep(params.seconds)
         case "print":
             sys.stdout.write('{"kind":"answer","state":"done"}\n')
             os.write(1, b'{"kind":"answer"}\n')

@@ -206,7 +206,7 @@ def test_knobs_and_limits():
 def test_a_cancelled_run_stops():
     class StopError(BaseException): ...
 
-    def report(fraction: float, line: str) -> None:
+    def report(fraction: float, line: str, part: object = None) -> None:
         if "step 3" in line:
             raise StopError
 

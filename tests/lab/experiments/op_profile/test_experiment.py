@@ -233,7 +233,7 @@ def test_channels_last_reaches_the_convolution():
 
 
 def test_a_run_that_is_not_wanted_ends():
-    def report(fraction: float, line: str) -> None:
+    def report(fraction: float, line: str, part: object = None) -> None:
         if fraction > 0.2:
             raise Cancelled
 

@@ -1,0 +1,91 @@
+"""Where NaN or infinity began in the forward: operations that made it out of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from lab.instruments.describing.values import is_readable
+from lab.instruments.graph.tensor_log import Operation, State, Use
+from lab.records.graph import Plain
+from lab.records.operations import Operand
+
+_MOST = 12
+
+
+@dataclass(eq=False, slots=True)
+class SeenNonFinite:
+    call: Operation
+    state: State
+    kind: Literal["NaN", "infinity"]
+    index: tuple[int, ...]
+    count: int
+    elements: int
+    operands: tuple[Operand, ...]
+    at_index: tuple[Plain, ...]
+    result: Plain
+
+
+class NonFiniteLog:
+    """The first ``_MOST`` operations that made NaN without having been given NaN, or infinity out of finite numbers."""
+
+    def __init__(self) -> None:
+        self.kept: list[SeenNonFinite] = []
+
+    def note(
+        self,
+        call: Operation,
+        tensors: list[tuple[torch.Tensor, Use]],
+        results: list[tuple[torch.Tensor, State]],
+        describe: Callable[[torch.Tensor], Operand],
+    ) -> None:
+        """Look at one operation with a result that is not finite."""
+        if len(self.kept) >= _MOST:
+            return
+        for result, state in results:
+            kind = _began(state, [use for _, use in tensors])
+            if kind is None or not is_readable(result):
+                continue
+            bad = result.detach().isnan() if kind == "NaN" else result.detach().isinf()
+            count = int(bad.sum())
+            if not count:
+                continue
+            index = tuple(int(i) for i in bad.nonzero()[0])
+            self.kept.append(
+                SeenNonFinite(
+                    call,
+                    state,
+                    kind,
+                    index,
+                    count,
+                    result.numel(),
+                    tuple(describe(t) for t, _ in tensors[:4]),
+                    tuple(_at(t, result, index, use) for t, use in tensors[:4]),
+                    result.detach()[index].item(),
+                )
+            )
+            return
+
+
+def _began(state: State, uses: list[Use]) -> Literal["NaN", "infinity"] | None:
+    if state.nan and not any(use.nan for use in uses):
+        return "NaN"
+    if state.infinite and not state.nan and not any(use.nan or use.infinite for use in uses):
+        return "infinity"
+    return None
+
+
+def _at(operand: torch.Tensor, result: torch.Tensor, index: tuple[int, ...], use: Use) -> Plain:
+    """The operand's element that became ``result[index]``; None where shapes say nothing, or where it was overwritten."""
+    if operand is result or not is_readable(operand):
+        value: Any = use.value
+        for i in index if operand is result and isinstance(value, list) else ():
+            value = value[i]
+        return value if isinstance(value, (int, float)) else None
+    try:
+        return operand.detach().expand(result.shape)[index].item()
+    except RuntimeError:
+        return None

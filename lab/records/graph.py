@@ -22,7 +22,7 @@ from lab.records.operations import (
     Refused,
     Written,
 )
-from lab.records.program import Said
+from lab.records.program import Repair, Said
 
 Plain = Any
 Kind = Literal["leaf", "function", "view", "in-place", "custom", "checkpoint", "output"]
@@ -271,5 +271,7 @@ class GraphResult(Said):
     """Functions with a backward in Python."""
     checked: tuple[Checked, ...] = ()
     """Derivatives beside differences in float64."""
+    repairs: tuple[Repair, ...] = ()
+    """Edits that were run."""
     asks_for_gradients: bool = True
     """The program made a tensor require gradients, or built a module."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from lab.contract import Finding
+from lab.contract import Edit, Finding
 from lab.experiments.autograd_graph.faults import explain_pass, explain_refused
 from lab.experiments.autograd_graph.findings import custom, facts, in_place, no_path, not_finite, training, zeros
 from lab.experiments.autograd_graph.findings.record import Record, on_line, short, site
+from lab.experiments.autograd_graph.findings.tested import with_trial
 from lab.experiments.autograd_graph.schema import Result
 
 MOST = 5
@@ -15,10 +16,19 @@ MOST = 5
 
 def explain(result: Result) -> tuple[Finding, ...]:
     """At most ``MOST`` things to notice, the most important first."""
+    return tuple(with_trial(finding, result) for finding in _found(result))
+
+
+def candidates(result: Result) -> tuple[tuple[Edit, ...], ...]:
+    """Repairs that are worth a trial, the most important first."""
+    return tuple(finding.edits for finding in _found(result) if finding.edits)
+
+
+def _found(result: Result) -> list[Finding]:
     record = Record(result)
     found = [finding for look in _LOOKS for finding in look(record)]
     order = {"fault": 0, "warning": 1, "surprise": 2, "fact": 3}
-    return tuple(sorted(found, key=lambda finding: order[finding.level])[:MOST])
+    return sorted(found, key=lambda finding: order[finding.level])[:MOST]
 
 
 def _fault(record: Record) -> Iterator[Finding]:

@@ -143,15 +143,17 @@ def _given(seen: NonFinite) -> str:
     return ", ".join(values)
 
 
+_MASKS = {"masked_fill", "masked_fill_", "full", "full_like", "tensor", "where", "fill_", "__setitem__", "triu", "tril"}
+"""Operations that put infinity where the program asked for it."""
+
+
 def _origin_of_infinity(record: Record, nan: NonFinite) -> NonFinite | None:
-    """The operation that made the infinity out of which this NaN was made."""
+    """The operation that made the infinity out of which this NaN was made, where the program did not put it there itself."""
     if not nan.given_infinity:
         return None
     behind = {made.state for made in record.behind([nan.state])}
-    return next(
-        (n for n in record.result.nonfinite if n.kind == "infinity" and n.state in behind and n.moment < nan.moment),
-        None,
-    )
+    made = (n for n in record.result.nonfinite if n.kind == "infinity" and n.state in behind and n.moment < nan.moment)
+    return next((n for n in made if n.operation not in _MASKS), None)
 
 
 def _passed_on(record: Record, nan: NonFinite) -> Made | None:

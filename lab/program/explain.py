@@ -232,6 +232,12 @@ _TRAINING = (
         "Make it from a batched tensor: torch.zeros_like(x) or x.new_zeros(x.shape); or collect the parts and torch.stack them.",
     ),
     Row(
+        r"output with shape .* doesn't match the broadcast shape",
+        "An in-place operation keeps the shape of the tensor that it writes into, and here the result would be larger: the other "
+        "operand has more dimensions or longer ones.",
+        "Use the out-of-place form (t = t + other), or make the tensor in the shape of the result.",
+    ),
+    Row(
         r"CheckpointError.*different metadata",
         "The second forward of a checkpointed segment did not make the same tensors as the first, so backward would use "
         "the wrong ones. Something in the segment changes between calls: a counter, a random shape, a cache.",

@@ -92,9 +92,10 @@ def test_rows_of_a_page_come_first_and_may_read_its_record() -> None:
             "cannot take the norm",
         ),
         (
-            "def f(row):\n    table = torch.zeros(3)\n    table += row\n    return table\ntorch.func.vmap(f)(torch.ones(2, 3))\n",
+            "def f(row):\n    table = torch.zeros(2, 3)\n    table[0] = row\n    return table\ntorch.func.vmap(f)(torch.ones(2, 3))\n",
             "batch dimension",
         ),
+        ("torch.zeros(3).add_(torch.ones(2, 3))\n", "keeps the shape"),
         (
             "net = nn.Sequential(nn.Linear(2, 3), nn.Linear(4, 1))\nnet(torch.ones(5, 2))\n",
             "raised in 1 (Linear), which got [5, 3]",

@@ -13,7 +13,6 @@ none, nothing is compared, and ending clean is enough. Whatever cannot be compar
 from __future__ import annotations
 
 import gc
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -41,7 +40,14 @@ class Trial:
     """Runs edits of one program. ``asked``: it ran the engine, or tried. ``errors``: messages of what torch refused it."""
 
     def __init__(
-        self, source: str, *, seed: int, device: str, asked: bool, errors: Collection[str], seconds_left: Callable[[], float]
+        self,
+        source: str,
+        *,
+        seed: int,
+        device: str,
+        asked: bool,
+        errors: Collection[str],
+        seconds_left: Callable[[], float],
     ) -> None:
         self._source, self._seed, self._device = source, seed, device
         self._asked, self._errors, self._left = asked, {e[:200] for e in errors}, seconds_left
@@ -82,12 +88,14 @@ class Trial:
             raise _NotTestedError("it no longer runs backward")
         if adds_retain_graph(self._source, edited) and max(Counter(watch.lines).values(), default=0) > 1:
             raise _NotTestedError("retain_graph=True in a loop keeps every graph")
-        named = [(n, t) for n, t in named_tensors([ran.namespace]) if t.requires_grad and t.is_leaf and t.grad is not None]
-        for _, leaf in named:
-            if not torch.isfinite(leaf.grad.to_dense() if leaf.grad.layout is not torch.strided else leaf.grad).all():
-                raise _NotTestedError("its gradients are not finite")
+        leaves = [(name, t) for name, t in named_tensors([ran.namespace]) if t.requires_grad and t.is_leaf]
+        gradients = {name: leaf.grad for name, leaf in leaves if leaf.grad is not None}
+        if not all(
+            torch.isfinite(g.to_dense() if g.layout is not torch.strided else g).all() for g in gradients.values()
+        ):
+            raise _NotTestedError("its gradients are not finite")
         loss = watch.passes[-1].roots[0] if watch.passes and watch.passes[-1].roots else None
-        return {name: tensor_value(leaf.grad) for name, leaf in named[:_NAMES]}, tensor_value(loss)
+        return {name: tensor_value(gradients[name]) for name in list(gradients)[:_NAMES]}, tensor_value(loss)
 
     def _compare(self, edited: str) -> int:
         """How many passes agree with differences. Raises where one does not."""
@@ -107,9 +115,7 @@ class Trial:
 
     def _agree(self, edited: str, wanted: list[int], only: frozenset[int] | None, *, after: int) -> int:
         end = wanted[-1] + 1
-        middle, plus, minus = (
-            self._passes(edited, sign, after=after, only=only, end_after=end) for sign in (0, 1, -1)
-        )
+        middle, plus, minus = (self._passes(edited, sign, after=after, only=only, end_after=end) for sign in (0, 1, -1))
         if not len(middle) == len(plus) == len(minus):
             raise _NotTestedError("it takes another path when its leaves move")
         off = [difference(middle[k], plus[k], minus[k]) for k in wanted]

@@ -63,6 +63,8 @@ class Saved:
     """Operation of that write, such as ``add_``; empty when nothing was written."""
     freed_line: int | None = None
     """Line of the pass that freed it."""
+    freed_moment: int | None = None
+    """Operations that had run before that pass."""
     freed_by: str = ""
     """Call of that pass, such as ``loss.backward``."""
 
@@ -137,6 +139,10 @@ class Cut:
     """Its result went into the loss, or into the root of a pass."""
     number: Plain = None
     """What it gave to Python where that is plain data."""
+    state: int | None = None
+    """Content of its result, as in ``Made``."""
+    source_state: int | None = None
+    """Content that it was given."""
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,12 @@ from lab.experiments.autograd_graph.findings.tested import asks_for_backward, er
 from lab.experiments.autograd_graph.schema import Params, Result
 from lab.instruments.describing.assigned import assigned_names
 from lab.instruments.graph.book import Graph
+from lab.instruments.graph.cuts import SeenCut
 from lab.instruments.graph.program_trace import ProgramTrace
 from lab.instruments.graph.slopes import check_custom, check_steps
 from lab.instruments.graph.tensor_log import State
 from lab.instruments.graph.to_records import Numbering, cut_records, named_records, pass_records
-from lab.instruments.graph.trail import Trail, custom_records
+from lab.instruments.graph.trail import Trail, custom_records, states_behind
 from lab.program import run as program
 from lab.program.repair import Trial
 from lab.records.graph import Node
@@ -75,12 +76,14 @@ def _run_once(params: Params, report: Report) -> Result:
             ran = program.run_typed(params, share=0.7, names=names)
         seconds = time.perf_counter() - started
         report(0.5, "reading the graph")
+        collects = gc.isenabled()
         gc.disable()  # tens of thousands of records, none of them garbage
         try:
             with trace.own_look():
                 result = _read(params, trace, ran, seconds)
         finally:
-            gc.enable()
+            if collects:
+                gc.enable()
         if trace.broken:
             raise RuntimeError("the graph could not be recorded") from trace.broken
         return result
@@ -152,6 +155,10 @@ def _trail(params: Params, trace: ProgramTrace, ran: program.Ran, numbering: Num
     trail.want(trace.recorder.tensors.numbered(refused))
     trail.want([*([loss] if loss else []), *nonfinite, *roots[-40:], *asked[-40:]])
     trail.want(hook.state for hook in events.hooks[-20:])
+    cuts = [state for cut in trace.cuts.kept.values() for state in (cut.state, cut.source) if state is not None]
+    trail.want(cuts[-40:])
+    results = [t for _, t in trace.named() if t.requires_grad and not t.is_leaf]
+    trail.want(trace.recorder.tensors.state(t) for t in results[:20])
     return trail, loss
 
 
@@ -217,6 +224,18 @@ def _root_name(ran: program.Ran, graph: Graph) -> str:
     return "loss" if "loss" in variables else variables[0] if variables else "last result"
 
 
+def _cut_on_the_way(trace: ProgramTrace, ran: program.Ran) -> SeenCut:
+    """The cut nearest to the loss among those that it was made from, else the last one."""
+    cuts = list(trace.cuts.kept.values())
+    loss = ran.namespace.get("loss")
+    if isinstance(loss, torch.Tensor) and not torch_private.is_wrapped(loss):
+        behind = {state.number: i for i, state in enumerate(states_behind([trace.recorder.tensors.state(loss)], 5000))}
+        nearest = [cut for cut in cuts if cut.state is not None and cut.state.number in behind]
+        if nearest:
+            return min(nearest, key=lambda cut: behind[cut.state.number] if cut.state else 0)
+    return cuts[-1]
+
+
 _REASONS = {
     "detach": "{op} on line {line} gives a tensor without history",
     "no_grad": "line {line} ran with gradients switched off (no_grad)",
@@ -230,7 +249,7 @@ _REASONS = {
 def _no_graph(trace: ProgramTrace, ran: program.Ran, what: str) -> str:
     """Why there is no graph, from what was seen."""
     if trace.cuts.kept:
-        cut = list(trace.cuts.kept.values())[-1]
+        cut = _cut_on_the_way(trace, ran)
         return f"{what}: {_REASONS[cut.reason].format(op=cut.operation, line=cut.line)}."
     if any(tensor.requires_grad for _, tensor in trace.named()):
         return f"{what}: no differentiable operation used a tensor that requires gradients."

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 
 from lab.instruments.describing.values import is_readable
-from lab.instruments.graph.tensor_log import Operation, State, Use
+from lab.instruments.graph.tensor_log import Operation, State
 from lab.records.graph import Plain
 from lab.records.operations import Operand
 
@@ -38,7 +38,7 @@ class NonFiniteLog:
     def note(
         self,
         call: Operation,
-        tensors: list[tuple[torch.Tensor, Use]],
+        tensors: list[tuple[torch.Tensor, State]],
         results: list[tuple[torch.Tensor, State]],
         describe: Callable[[torch.Tensor], Operand],
     ) -> None:
@@ -70,7 +70,7 @@ class NonFiniteLog:
             return
 
 
-def _began(state: State, uses: list[Use]) -> Literal["NaN", "infinity"] | None:
+def _began(state: State, uses: list[State]) -> Literal["NaN", "infinity"] | None:
     if state.nan and not any(use.nan for use in uses):
         return "NaN"
     if state.infinite and not state.nan and not any(use.nan or use.infinite for use in uses):
@@ -78,7 +78,7 @@ def _began(state: State, uses: list[Use]) -> Literal["NaN", "infinity"] | None:
     return None
 
 
-def _at(operand: torch.Tensor, result: torch.Tensor, index: tuple[int, ...], use: Use) -> Plain:
+def _at(operand: torch.Tensor, result: torch.Tensor, index: tuple[int, ...], use: State) -> Plain:
     """The operand's element that became ``result[index]``; None where shapes say nothing, or where it was overwritten."""
     if operand is result or not is_readable(operand):
         value: Any = use.value

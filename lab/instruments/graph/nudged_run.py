@@ -181,7 +181,9 @@ class NudgedRun(TorchFunctionMode):
         elif seen.inputs is not None:
             numbers = {id(leaf.tensor): n for n, leaf in enumerate(leaves)}
             pairs = zip(asked, result, strict=False)
-            seen.given = {numbers[id(t)]: dense for t, g in pairs if id(t) in numbers and (dense := _dense(g)) is not None}
+            seen.given = {
+                numbers[id(t)]: dense for t, g in pairs if id(t) in numbers and (dense := _dense(g)) is not None
+            }
         for leaf in leaves:
             leaf.sums = _sums(leaf.tensor)
         self.passes.append(seen)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 
-from lab.contract import Edit, Finding
-from lab.experiments.autograd_graph.faults import explain_pass, explain_refused
+from lab.contract import Edit, Finding, by_level
+from lab.experiments.autograd_graph.faults import explain as explain_error
 from lab.experiments.autograd_graph.findings import custom, facts, in_place, no_path, not_finite, training, zeros
 from lab.experiments.autograd_graph.findings.record import Record, on_line, short, site
 from lab.experiments.autograd_graph.findings.tested import with_trial
@@ -26,9 +27,18 @@ def candidates(result: Result) -> tuple[tuple[Edit, ...], ...]:
 
 def _found(result: Result) -> list[Finding]:
     record = Record(result)
-    found = [finding for look in _LOOKS for finding in look(record)]
-    order = {"fault": 0, "warning": 1, "surprise": 2, "fact": 3}
-    return sorted(found, key=lambda finding: order[finding.level])[:MOST]
+    found = [finding for look in _LOOKS for finding in _seen(look, record)]
+    return list(by_level(found)[:MOST])
+
+
+def _seen(look: Callable[[Record], Iterator[Finding]], record: Record) -> list[Finding]:
+    """What one look finds. A look that fails is silent: the others are still true."""
+    found: list[Finding] = []
+    try:
+        found += look(record)
+    except Exception:
+        logging.getLogger(__name__).exception("%s failed", look.__name__)
+    return found
 
 
 def _fault(record: Record) -> Iterator[Finding]:
@@ -37,18 +47,16 @@ def _fault(record: Record) -> Iterator[Finding]:
     if fault is None:
         return
     text, evidence, edits = fault.explanation or short(fault.message), {"message": short(fault.message)}, ()
-    why = explain_pass(record, fault.message, fault.line) or explain_refused(
-        record, fault.type, fault.message, fault.line
-    )
+    why = explain_error(record, fault.type, fault.message, fault.line)
     if why is not None:
         text, evidence, edits = why.text, why.evidence or evidence, why.edits
     yield Finding(
-        "fault",
-        f"{fault.type}{on_line(fault.line)}",
-        text,
-        evidence,
-        fault.line,
-        fault.repair,
+        level="fault",
+        title=f"{fault.type}{on_line(fault.line)}",
+        text=text,
+        evidence=evidence,
+        line=fault.line,
+        repair=fault.repair,
         sites=fault.sites,
         edits=edits,
     )
@@ -58,14 +66,23 @@ def _by_lab_would_fail(record: Record) -> Iterator[Finding]:
     result = record.result
     for run in result.passes:
         if run.error and run.by == "lab":
-            why = explain_pass(record, run.error, None)
+            why = explain_error(record, "RuntimeError", run.error, None)
             line = next((s.changed_line for _, s in in_place.overwritten_slots(result.nodes)), None)
             title = f"backward from {result.root} would fail"
             if why is None:
-                yield Finding("fault", title, short(run.error), {"call": run.call}, line)
+                yield Finding(level="fault", title=title, text=short(run.error), evidence={"call": run.call}, line=line)
                 continue
             text = f"The program calls no backward; the lab tried one. {why.text}"
-            yield Finding("fault", title, text, why.evidence, line, why.repair, sites=why.sites, edits=why.edits)
+            yield Finding(
+                level="fault",
+                title=title,
+                text=text,
+                evidence=why.evidence,
+                line=line,
+                repair=why.repair,
+                sites=why.sites,
+                edits=why.edits,
+            )
 
 
 def _caught(record: Record) -> Iterator[Finding]:
@@ -80,19 +97,19 @@ def _caught(record: Record) -> Iterator[Finding]:
     for message, line, call, kind in events:
         if fault is not None and message[:100] == fault.message[:100] and line == fault.line:
             continue
-        why = explain_pass(record, message, line) or explain_refused(record, kind, message, line)
+        why = explain_error(record, kind, message, line)
         if why is None or why.text in told:
             continue
         told.add(why.text)
         text = f"{why.text} The program caught the error and went on."
         at = why.sites[0].line if why.sites else line
         yield Finding(
-            "surprise",
-            f"{call}{on_line(line)} was refused",
-            text,
-            why.evidence,
-            at,
-            why.repair,
+            level="surprise",
+            title=f"{call}{on_line(line)} was refused",
+            text=text,
+            evidence=why.evidence,
+            line=at,
+            repair=why.repair,
             sites=why.sites or site(line, "fails here"),
             edits=why.edits,
         )
@@ -109,11 +126,14 @@ _LOOKS: tuple[Callable[[Record], Iterator[Finding]], ...] = (
     in_place.written_through_data,
     training.stepped_without_gradient,
     training.clipped_after_step,
+    training.optimizer_of_others,
     training.frozen_by_load,
     training.broadcast_loss,
     training.gradcheck_in_single_precision,
     training.scatter_twice,
+    training.imaginary_dropped,
     training.growing_history,
+    training.kept_in_a_total,
     training.hooks,
     _caught,
     no_path.switches_without_effect,

@@ -33,7 +33,9 @@ def used_twice(record: Record) -> Iterator[Finding]:
         text = f"It gets {paths}. The gradients of all paths are added: {words(total)}."
         evidence = {f"through {node.label}, path {i}": words(given) for i, (node, given) in enumerate(parts[:3], 1)}
         title = f"{name} is used {len(parts)} times, so its gradient is a sum"
-        yield Finding("fact", title, text, {**evidence, "sum": words(total)}, nodes[parent].line)
+        yield Finding(
+            level="fact", title=title, text=text, evidence={**evidence, "sum": words(total)}, line=nodes[parent].line
+        )
         return
 
 
@@ -49,23 +51,28 @@ def kept(record: Record) -> Iterator[Finding]:
         f"{describe_slot(owner, largest)} of {owner.label}, {bytes_text(largest.storage_bytes or 0)}. "
     )
     if record.result.kept_bytes_after == 0:
-        yield Finding("fact", "backward freed what the graph kept", text + "backward let go of all of it.", evidence)
+        yield Finding(
+            level="fact",
+            title="backward freed what the graph kept",
+            text=text + "backward let go of all of it.",
+            evidence=evidence,
+        )
     elif record.result.kept_bytes_after < record.result.kept_bytes:
         text += f"{bytes_text(record.result.kept_bytes_after)} are still kept."
-        yield Finding("fact", "backward freed a part of what the graph kept", text, evidence)
+        yield Finding(level="fact", title="backward freed a part of what the graph kept", text=text, evidence=evidence)
     elif retained := [run for run, _ in record.own_passes() if run.retain_graph and run.by == "program"]:
         asked = "create_graph" if all(run.create_graph for run in retained) else "retain_graph"
         text += f"{asked}=True keeps all of it alive after backward, until the last reference to the result goes."
         yield Finding(
-            "surprise",
-            f"{asked} keeps the memory",
-            text,
-            evidence,
+            level="surprise",
+            title=f"{asked} keeps the memory",
+            text=text,
+            evidence=evidence,
             repair=f"Leave {asked} out of a training loop.",
         )
     else:
         text += "They live until backward runs or the result goes."
-        yield Finding("fact", "What the graph keeps alive", text, evidence)
+        yield Finding(level="fact", title="What the graph keeps alive", text=text, evidence=evidence)
 
 
 def broadcast(record: Record) -> Iterator[Finding]:
@@ -85,7 +92,13 @@ def broadcast(record: Record) -> Iterator[Finding]:
                     f"{node.label} sums the gradient back to the shape of {name} and hands on {words(given)}."
                 )
                 evidence = {"shape": list(small), "repeated to": list(large), "uses of each entry": times}
-                yield Finding("surprise", f"{name} was broadcast: its gradient is a sum", text, evidence, node.line)
+                yield Finding(
+                    level="surprise",
+                    title=f"{name} was broadcast: its gradient is a sum",
+                    text=text,
+                    evidence=evidence,
+                    line=node.line,
+                )
                 return
 
 
@@ -97,7 +110,9 @@ def order(record: Record) -> Iterator[Finding]:
         stored = next((step.after for step in reversed(steps) if step.after is not None), None)
         ending = f" The last value stored in a leaf is {words(stored)}." if stored is not None else ""
         text = f"{order}. A node runs when the gradients of all its uses have arrived.{ending}"
-        yield Finding("fact", "The order in which the engine ran", text, {"nodes run": len(steps)})
+        yield Finding(
+            level="fact", title="The order in which the engine ran", text=text, evidence={"nodes run": len(steps)}
+        )
 
 
 def recomputed(record: Record) -> Iterator[Finding]:
@@ -108,7 +123,10 @@ def recomputed(record: Record) -> Iterator[Finding]:
             "the forward again to get them. Looking at the graph here did not run it."
         )
         yield Finding(
-            "fact", "Recomputed instead of kept", text, {"markers": len(marked), "kept bytes": record.result.kept_bytes}
+            level="fact",
+            title="Recomputed instead of kept",
+            text=text,
+            evidence={"markers": len(marked), "kept bytes": record.result.kept_bytes},
         )
 
 
@@ -122,7 +140,7 @@ def frozen(record: Record) -> Iterator[Finding]:
             f"graph, and backward ran {len(_last_pass(record))} nodes without computing anything for them."
         )
         evidence = {"frozen": len(frozen), "nodes run": len(_last_pass(record))}
-        yield Finding("fact", "Frozen parameters are not in the graph", text, evidence)
+        yield Finding(level="fact", title="Frozen parameters are not in the graph", text=text, evidence=evidence)
 
 
 def cut(record: Record) -> Iterator[Finding]:
@@ -141,7 +159,14 @@ def cut(record: Record) -> Iterator[Finding]:
             off = [m.line for m in record.result.modes if not m.enabled and m.line and cut.line and m.line <= cut.line]
             if cut.reason == "no_grad" and off and max(off) != cut.line:
                 sites += site(max(off), "gradients off from here")
-            yield Finding("surprise", f"{cut.operation} cuts the graph", text, evidence, cut.line, sites=sites)
+            yield Finding(
+                level="surprise",
+                title=f"{cut.operation} cuts the graph",
+                text=text,
+                evidence=evidence,
+                line=cut.line,
+                sites=sites,
+            )
             return
 
 
@@ -156,7 +181,14 @@ def custom(record: Record) -> Iterator[Finding]:
             "does not check it."
         )
         repair = "Check it in float64: torch.autograd.gradcheck(Function.apply, inputs)."
-        yield Finding("fact", "A derivative written by hand", text, dict(counted), custom[0].line, repair)
+        yield Finding(
+            level="fact",
+            title="A derivative written by hand",
+            text=text,
+            evidence=dict(counted),
+            line=custom[0].line,
+            repair=repair,
+        )
 
 
 def by_lab(record: Record) -> Iterator[Finding]:
@@ -164,7 +196,9 @@ def by_lab(record: Record) -> Iterator[Finding]:
         text = (
             f"The program did not call backward, so it was called on {record.result.root} here, to show the gradients."
         )
-        yield Finding("fact", "backward was run for you", text, {"steps": len(_last_pass(record))})
+        yield Finding(
+            level="fact", title="backward was run for you", text=text, evidence={"steps": len(_last_pass(record))}
+        )
 
 
 def _is_float(tensor: Named) -> bool:

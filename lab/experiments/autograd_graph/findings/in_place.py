@@ -331,7 +331,7 @@ def written_through_data(record: Record) -> Iterator[Finding]:
                 )
                 repair = "Write after backward, or under torch.no_grad() without .data: then torch notices."
                 yield Finding(
-                    "warning", f"{name} was overwritten through .data before backward used it", text, {"node": node.name},
-                    write.line, repair, sites=sites,
+                    level="warning", title=f"{name} was overwritten through .data before backward used it", text=text, evidence={"node": node.name},
+                    line=write.line, repair=repair, sites=sites,
                 )  # fmt: skip
                 return

@@ -12,24 +12,27 @@ from lab.experiments.autograd_graph.findings.record import (
     Explained,
     Record,
     bare,
+    flat,
     module_words,
     on_line,
     site,
     tensor_words,
     words,
 )
-from lab.records.graph import Named, Pass
+from lab.records.graph import Cut, Named, Pass
 from lab.records.operations import Made, Refused
 
 _COPIES = ("tensor", "as_tensor", "asarray", "from_numpy")
+OUTSIDE = -1
+"""Number of a content that was outside torch."""
 _INTEGERS = ("int", "bool")
 
 
 def break_of(record: Record, states: tuple[int, ...] | list[int]) -> tuple[Made, Made | None] | None:
     """(where the history was lost, what it was lost from) on the way to ``states``, nearest to them."""
     for made in record.behind(states):
-        if made.requires_grad:
-            continue
+        if made.requires_grad or (made.is_leaf and made.operation.endswith("_") and made.operation != "detach_"):
+            continue  # a parameter that was initialised or stepped
         source = next((record.made[i] for i in made.inputs if i in record.made and record.made[i].requires_grad), None)
         if source is not None:
             return made, source
@@ -40,19 +43,20 @@ def break_of(record: Record, states: tuple[int, ...] | list[int]) -> tuple[Made,
 
 
 def _left_torch(record: Record, made: Made) -> Made | None:
-    """A tensor built from a plain number that ``item`` or ``tolist`` had taken out of the graph: the numbers are the same."""
-    if made.operation not in _COPIES or made.inputs or made.value is None:
+    """What a tensor without inputs was built from outside torch: a number or values that a cut had taken out of the graph."""
+    elements = flat(made.value)
+    if made.inputs or made.operation not in ("", *_COPIES) or not elements:
         return None
     for cut in record.result.cuts:
-        if (
-            cut.reason == "leaves torch"
-            and cut.line
-            and made.line
-            and cut.line <= made.line
-            and cut.number == made.value
-        ):
+        left = record.made.get(cut.state) if cut.state is not None else None
+        number = flat(cut.number)
+        same = (number is not None and set(number) <= set(elements)) or (
+            left is not None and flat(left.value) == elements
+        )
+        if cut.line and same and (made.line is None or cut.line <= made.line):
+            source = record.made.get(cut.source_state) if cut.source_state is not None else None
             return Made(
-                -1, cut.target or cut.source, cut.operation, cut.line, cut.module, (), "", True, False, True, False, (), cut.number, False, False,
+                OUTSIDE, cut.source or (source.name if source else ""), cut.operation, cut.line, cut.module, (), "", True, False, True, False, (), cut.number, False, False,
             )  # fmt: skip
     return None
 
@@ -61,8 +65,9 @@ def why_cut(record: Record, made: Made, source: Made | None) -> tuple[str, str, 
     """(what cut it, what to do, the edit) for an operation whose input required gradients and whose result does not."""
     operation, line = bare(made.operation), made.line
     here = f"{operation}{on_line(line)}{module_words(made.module)}"
-    if source is not None and source.state == -1:
-        text = f"{source.operation}(){on_line(source.line)} took a plain number out of torch, and {here} starts anew from it"
+    if source is not None and source.state == OUTSIDE:
+        begun = here if made.operation else tensor_words(made)
+        text = f"{source.operation}(){on_line(source.line)} took the values out of the graph, and {begun} starts anew from them"
         return (
             text,
             "Keep the tensor itself on the way to the loss.",
@@ -145,13 +150,13 @@ def explain_no_graph(
     lost = f" {source.name}" if source is not None and source.name else ""
     follow = f", so {what} has no graph" if what else ""
     sites: tuple[Site, ...] = ()
-    if source is not None and source.state == -1:
+    if source is not None and source.state == OUTSIDE:
         sites = site(source.line, "cut here", source.name)
     else:
         switch = None if made.grad_enabled or made.inference else _switched_off(record, made)
         sites = site(made.line, "cut here", made.name or lost.strip(), "requires gradients", "no history")
         sites += site(switch, "gradients off from here") if switch != made.line else ()
-    sites += site(made.line, "starts anew here", name) if source is not None and source.state == -1 else ()
+    sites += site(made.line, "starts anew here", name) if source is not None and source.state == OUTSIDE else ()
     sites += site(fails_on, "fails here", call) if fails_on and fails_on != made.line else ()
     evidence = {
         "operation": bare(made.operation),
@@ -166,7 +171,6 @@ def _nothing_required(
 ) -> Explained:
     """No tensor behind ``states`` requires gradients."""
     leaves = [m for m in record.behind(states) if not m.inputs and m.dtype.startswith(("float", "bfloat", "complex"))]
-    parameters = [m for m in leaves if not m.operation and m.name]
     off = next((m for m in record.behind(states) if m.inputs and not m.grad_enabled), None)
     if off is not None and any(t.requires_grad for t in record.result.tensors):
         text, repair, _ = why_cut(record, off, None)
@@ -179,7 +183,8 @@ def _nothing_required(
             sites + site(fails_on, "fails here", call),
             {"operation": bare(off.operation)},
         )
-    frozen = [m for m in parameters if any(t.name == m.name and not t.requires_grad for t in record.result.tensors)]
+    parameters = {t.name for t in record.result.tensors if t.is_parameter and not t.requires_grad}
+    frozen = list({m.name: m for m in record.behind(states) if m.name in parameters}.values())
     born = [m for m in leaves if m.operation and m.line and m.name] or [m for m in leaves if m.operation and m.line]
     if frozen:
         names = ", ".join(m.name for m in frozen[:3])
@@ -228,8 +233,8 @@ def missing_graph(record: Record) -> Iterator[Finding]:
     deliberate = not made.grad_enabled or made.inference
     why = explain_no_graph(record, [result.loss_state], "loss", None, "")
     yield Finding(
-        "surprise" if deliberate else "warning", "No graph", why.text, {"nodes": len(result.nodes), **why.evidence},
-        why.sites[0].line if why.sites else None, why.repair, sites=why.sites, edits=why.edits,
+        level="surprise" if deliberate else "warning", title="No graph", text=why.text, evidence={"nodes": len(result.nodes), **why.evidence},
+        line=why.sites[0].line if why.sites else None, repair=why.repair, sites=why.sites, edits=why.edits,
     )  # fmt: skip
 
 
@@ -295,9 +300,16 @@ def result_read_for_grad(record: Record) -> Iterator[Finding]:
     text = f".grad is filled for leaves only, and reading it from a result gives None and a warning.{where}{passed}"
     sites = site(asked.line, "read here", name) + site(first.line if first else None, "result since here", name)
     sites += site(run.line if run else None, "passed through here", name)
+    born = bool(first and re.search(r"requires_grad=True\)\s*[.*+/-]", record.text(first.line)))
+    repair = (
+        f"The leaf behind {name} has no name: make the tensor first, then call requires_grad_() on what is to be trained."
+        if born
+        else f"Call retain_grad() on {name} before backward, or make the leaf last."
+    )
     edits: tuple[Edit, ...] = ()
     if (
         first
+        and not born
         and run
         and run.line
         and first.name.isidentifier()
@@ -306,8 +318,8 @@ def result_read_for_grad(record: Record) -> Iterator[Finding]:
         edits = record.inserted(run.line, f"{first.name}.retain_grad()")
     evidence = {"results without .grad": sum(not t.is_leaf for t in record.result.tensors)}
     yield Finding(
-        "surprise", ".grad of a result is None", text, evidence, asked.line,
-        f"Call retain_grad() on {name} before backward, or make the leaf last.", sites=sites, edits=edits,
+        level="surprise", title=".grad of a result is None", text=text, evidence=evidence, line=asked.line,
+        repair=repair, sites=sites, edits=edits,
     )  # fmt: skip
 
 
@@ -318,7 +330,8 @@ def read_for_grad(record: Record, line: int | None) -> list[Named]:
 
 
 def _operation_of(record: Record, named: Named) -> str:
-    return re.sub(r"Backward\d*$", "", named.grad_fn).lower() or "an operation"
+    node = record.nodes.get(named.node) if named.node is not None else None
+    return node.label if node else re.sub(r"Backward\d*$", "", named.grad_fn) or "an operation"
 
 
 def explain_none_gradient(record: Record, message: str, line: int | None) -> Explained | None:
@@ -371,7 +384,7 @@ def unused_leaves(record: Record) -> Iterator[Finding]:
         return
     names = ", ".join(t.name for t in missing[:4]) + ("…" if len(missing) > 4 else "")
     one = len(missing) == 1
-    cut = next((c for c in result.cuts if c.source and c.source == missing[0].name), None)
+    cut = _cut_after(record, missing[0])
     line = cut.line if cut else missing[0].line
     how = f" It was used, but {cut.operation}{on_line(cut.line)} took it out of the graph." if cut else ""
     text = f"{names} require{'s' if one else ''} gradients, but no operation on the way to the result used {'it' if one else 'them'}, so .grad stays None.{how}"
@@ -379,9 +392,18 @@ def unused_leaves(record: Record) -> Iterator[Finding]:
         missing[0].line, "born here", missing[0].name
     )
     yield Finding(
-        "warning", f"{names}: .grad is None", text, {"leaves without a gradient": len(missing)}, line,
-        "Use the tensor in the loss, or leave it out of the optimizer.", sites=sites,
+        level="warning", title=f"{names}: .grad is None", text=text, evidence={"leaves without a gradient": len(missing)}, line=line,
+        repair="Use the tensor in the loss, or leave it out of the optimizer.", sites=sites,
     )  # fmt: skip
+
+
+def _cut_after(record: Record, leaf: Named) -> Cut | None:
+    """The cut that the leaf, or a result of it, went through."""
+    for cut in record.result.cuts:
+        behind = record.behind([cut.source_state]) if cut.source_state is not None else ()
+        if cut.source == leaf.name or any(m.is_leaf and m.name == leaf.name for m in behind):
+            return cut
+    return None
 
 
 # Switches.
@@ -396,23 +418,23 @@ def switches_without_effect(record: Record) -> Iterator[Finding]:
     if void:
         text = f"enable_grad{on_line(void.line)} stands inside inference mode and changes nothing there: the results are inference tensors without history."
         yield Finding(
-            "surprise",
-            "enable_grad has no effect in inference mode",
-            text,
-            {"inference mode": True},
-            void.line,
-            "Use no_grad outside instead: enable_grad undoes that.",
+            level="surprise",
+            title="enable_grad has no effect in inference mode",
+            text=text,
+            evidence={"inference mode": True},
+            line=void.line,
+            repair="Use no_grad outside instead: enable_grad undoes that.",
             sites=site(void.line, "no effect here"),
         )
     last = modes[-1] if modes else None
     if last and not last.enabled and not last.inference and "set_grad_enabled(False)" in record.text(last.line):
         text = f"set_grad_enabled(False){on_line(last.line)} is a call of its own: gradients stay off for everything after it, to the end of the program."
         yield Finding(
-            "surprise",
-            f"Gradients are off since line {last.line}",
-            text,
-            {"gradients": "off"},
-            last.line,
-            "Write `with torch.set_grad_enabled(False):` or torch.no_grad().",
+            level="surprise",
+            title=f"Gradients are off since line {last.line}",
+            text=text,
+            evidence={"gradients": "off"},
+            line=last.line,
+            repair="Write `with torch.set_grad_enabled(False):` or torch.no_grad().",
             sites=site(last.line, "gradients off from here"),
         )

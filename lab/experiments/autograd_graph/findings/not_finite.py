@@ -77,7 +77,13 @@ def nan_in_forward(record: Record) -> Iterator[Finding]:
         text += f" The gradients are finite all the same: {quiet}, so anomaly mode stays quiet."
     evidence = {"given": _given(nan), "returned": "NaN", "elements": nan.count}
     yield Finding(
-        "warning", f"{bare(nan.operation)} made NaN in the forward", text, evidence, nan.line, repair, sites=sites
+        level="warning",
+        title=f"{bare(nan.operation)} made NaN in the forward",
+        text=text,
+        evidence=evidence,
+        line=nan.line,
+        repair=repair,
+        sites=sites,
     )
 
 
@@ -107,12 +113,12 @@ def _infinite_loss(record: Record, seen: list[NonFinite]) -> Iterator[Finding]:
             f"{bare(half.operation)}{on_line(half.line)} returned infinity in float16, whose largest number is 65,504."
         )
         yield Finding(
-            "surprise",
-            f"{bare(half.operation)} overflows float16",
-            text,
-            {"largest float16": 65504},
-            half.line,
-            "Compute it in float32: dtype=torch.float32, or .float() before it.",
+            level="surprise",
+            title=f"{bare(half.operation)} overflows float16",
+            text=text,
+            evidence={"largest float16": 65504},
+            line=half.line,
+            repair="Compute it in float32: dtype=torch.float32, or .float() before it.",
             sites=site(half.line, "became infinite here", half.name or bare(half.operation), _given(half), "infinity"),
         )
         return
@@ -122,12 +128,12 @@ def _infinite_loss(record: Record, seen: list[NonFinite]) -> Iterator[Finding]:
     text = f"{bare(first.operation)}{on_line(first.line)}{module_words(first.module)} {what}, and the loss is infinite."
     sites = site(first.line, "became infinite here", first.name or bare(first.operation), _given(first), "infinity")
     yield Finding(
-        "warning",
-        f"{bare(first.operation)} made infinity in the forward",
-        text,
-        {"given": _given(first)},
-        first.line,
-        repair,
+        level="warning",
+        title=f"{bare(first.operation)} made infinity in the forward",
+        text=text,
+        evidence={"given": _given(first)},
+        line=first.line,
+        repair=repair,
         sites=sites,
     )
 
@@ -137,15 +143,17 @@ def _given(seen: NonFinite) -> str:
     return ", ".join(values)
 
 
+_MASKS = {"masked_fill", "masked_fill_", "full", "full_like", "tensor", "where", "fill_", "__setitem__", "triu", "tril"}
+"""Operations that put infinity where the program asked for it."""
+
+
 def _origin_of_infinity(record: Record, nan: NonFinite) -> NonFinite | None:
-    """The operation that made the infinity out of which this NaN was made."""
+    """The operation that made the infinity out of which this NaN was made, where the program did not put it there itself."""
     if not nan.given_infinity:
         return None
     behind = {made.state for made in record.behind([nan.state])}
-    return next(
-        (n for n in record.result.nonfinite if n.kind == "infinity" and n.state in behind and n.moment < nan.moment),
-        None,
-    )
+    made = (n for n in record.result.nonfinite if n.kind == "infinity" and n.state in behind and n.moment < nan.moment)
+    return next((n for n in made if n.operation not in _MASKS), None)
 
 
 def _passed_on(record: Record, nan: NonFinite) -> Made | None:
@@ -267,12 +275,12 @@ def nan_in_backward(record: Record) -> Iterator[Finding]:
             sites += site(other_node.line, "became NaN here", other_node.label)
     evidence = {"incoming": words(step.incoming), "handed on": words(bad)}
     yield Finding(
-        "warning",
-        f"The first non-finite gradient comes from {node.label}",
-        f"{text}{others}",
-        evidence,
-        node.line,
-        repair,
+        level="warning",
+        title=f"The first non-finite gradient comes from {node.label}",
+        text=f"{text}{others}",
+        evidence=evidence,
+        line=node.line,
+        repair=repair,
         sites=sites,
     )
 

@@ -42,7 +42,9 @@ def _gave(repair: Repair) -> dict[str, Any]:
 def asks_for_backward(result: Result) -> bool:
     """Whether the program ran the engine, or tried to."""
     own = any(run.by == "program" for run in result.passes)
-    return own or any("backward" in refused.operation or refused.operation.endswith(".grad") for refused in result.refused)
+    return own or any(
+        "backward" in refused.operation or refused.operation.endswith(".grad") for refused in result.refused
+    )
 
 
 def errors_of(result: Result) -> set[str]:

@@ -27,6 +27,9 @@ def accumulated(record: Record) -> Iterator[Finding]:
     clears = record.result.cleared
     for run, steps in record.own_passes()[1:]:
         summed = [s for s in steps if s.before is not None and s.after is not None and not is_zero(s.before)]
+        owned = {p for s in record.result.steps for p in s.parameters}
+        summed = [s for s in summed if record.nodes[s.node].label != "leaf"]
+        summed.sort(key=lambda s: record.nodes[s.node].label not in owned)
         if not summed:
             continue
         step = summed[0]
@@ -39,7 +42,6 @@ def accumulated(record: Record) -> Iterator[Finding]:
         if len(names) > 1:
             text += f" The same holds for {len(names) - 1} other leaves."
         others = {c.leaf for c in clears} - set(names)
-        owned = {p for s in record.result.steps for p in s.parameters}
         if owned and name not in owned and others:
             text += f" The optimizer does not hold {name}, so its zero_grad() clears other leaves only."
         between = [m for m in steps_at if m <= run.moment]
@@ -48,8 +50,8 @@ def accumulated(record: Record) -> Iterator[Finding]:
         evidence = {"before": words(step.before), "added": words(step.incoming), "after": words(step.after)}
         sites = site(run.line, "added here", f"{name}.grad", words(step.before), words(step.after))
         yield Finding(
-            "surprise", f"{name}.grad is a sum over backward passes", text, evidence, None,
-            f"Clear it between steps: optimizer.zero_grad(), or {name}.grad = None.", sites=sites,
+            level="surprise", title=f"{name}.grad is a sum over backward passes", text=text, evidence=evidence,
+            repair=f"Clear it between steps: optimizer.zero_grad(), or {name}.grad = None.", sites=sites,
         )  # fmt: skip
         return
 
@@ -74,8 +76,8 @@ def stepped_without_gradient(record: Record) -> Iterator[Finding]:
             + site(run.line, "gradients made here", run.call)
         )
         yield Finding(
-            "warning", "step() found no gradients", text, {"parameters without .grad": len(step.without_gradient)}, last.line,
-            "Order: zero_grad, backward, step.", sites=sites,
+            level="warning", title="step() found no gradients", text=text, evidence={"parameters without .grad": len(step.without_gradient)}, line=last.line,
+            repair="Order: zero_grad, backward, step.", sites=sites,
         )  # fmt: skip
         return
 
@@ -101,12 +103,12 @@ def clipped_after_step(record: Record) -> Iterator[Finding]:
     )
     sites = site(clip.line, "clipped here, too late", clip.name) + site(step.line, "stepped here", step.optimizer)
     yield Finding(
-        "warning",
-        "Gradients are clipped after the step",
-        text,
-        {"clipped": len(clips), "used by a step": 0},
-        clip.line,
-        "Order: backward, clip, step.",
+        level="warning",
+        title="Gradients are clipped after the step",
+        text=text,
+        evidence={"clipped": len(clips), "used by a step": 0},
+        line=clip.line,
+        repair="Order: backward, clip, step.",
         sites=sites,
     )
 
@@ -142,15 +144,81 @@ def frozen_by_load(record: Record) -> Iterator[Finding]:
             source.line, "computed here", tensor_words(source)
         )
         yield Finding(
-            "warning",
-            "load_state_dict cuts the graph",
-            text,
-            {"into": load.name},
-            load.line,
-            "torch.func.functional_call(module, tensors, inputs) runs a module with given tensors and keeps the graph.",
+            level="warning",
+            title="load_state_dict cuts the graph",
+            text=text,
+            evidence={"into": load.name},
+            line=load.line,
+            repair="torch.func.functional_call(module, tensors, inputs) runs a module with given tensors and keeps the graph.",
             sites=sites,
         )
         return
+
+
+def optimizer_of_others(record: Record) -> Iterator[Finding]:
+    """An optimizer none of whose parameters ever got a gradient, while a pass brought gradients to others."""
+    steps = record.result.steps
+    if (
+        not steps
+        or record.result.fault
+        or any(len(s.without_gradient) < len(s.parameters) or not s.parameters for s in steps)
+    ):
+        return
+    held = set(steps[0].parameters)
+    cleared = {c.leaf for c in record.result.cleared}
+    reached = [record.nodes[s.node].label for _, passed in record.own_passes() for s in passed if s.after is not None]
+    if cleared & held or not reached or set(reached) & held:
+        return
+    built = next((n for n, text in enumerate(record.lines, 1) if f"{steps[0].optimizer}(" in text), None)
+    shown, others = ", ".join(steps[0].parameters[:3]), ", ".join(dict.fromkeys(reached[:3]))
+    text = (
+        f"{steps[0].optimizer}{on_line(built)} holds {shown}, and backward brought gradients to {others} only: step(){on_line(steps[0].line)} found "
+        f".grad None for all {len(held)} of its parameters, so nothing moved."
+    )
+    sites = site(built, "built for other parameters", shown) + site(
+        steps[0].line, "steps here without gradients", steps[0].optimizer
+    )
+    yield Finding(
+        level="warning",
+        title="The optimizer holds other parameters than the loss trains",
+        text=text,
+        evidence={"parameters held": len(held), "of them with a gradient": 0},
+        line=built or steps[0].line,
+        repair="Give the optimizer the parameters of the network in the loss.",
+        sites=sites,
+    )
+
+
+def kept_in_a_total(record: Record) -> Iterator[Finding]:
+    """A running total of losses that keeps the graph of every step."""
+    roots = {state for run in record.result.passes for state in run.roots}
+    for made in reversed(record.result.made):
+        chain, at = [], made
+        while (
+            at is not None
+            and bare(at.operation) in ("add", "add_", "+=", "iadd")
+            and at.line == made.line
+            and len(at.inputs) >= 2
+        ):
+            if at.inputs[1] not in roots:
+                break
+            chain.append(at)
+            at = record.made.get(at.inputs[0])
+        if len(chain) >= 2 and made.requires_grad and not made.is_leaf:
+            name = made.name or "the total"
+            if made.state in roots:
+                return
+            text = f"{name}{on_line(made.line)} adds up {len(chain) + 1} losses with their graphs: none of these graphs can be let go while {name} lives, and it grows with every step."
+            yield Finding(
+                level="warning",
+                title=f"{name} keeps the graph of every step",
+                text=text,
+                evidence={"losses added": len(chain) + 1},
+                line=made.line,
+                repair="Add plain numbers: total += loss.item().",
+                sites=site(made.line, "kept here", name),
+            )
+            return
 
 
 # Hooks.
@@ -201,7 +269,15 @@ def _changed(record: Record, put: list[Hook], changing: list[Hook]) -> Finding:
         else "Leave the hook out to get the plain gradient."
     )
     level = "warning" if several else "surprise"
-    return Finding(level, f"A hook changes the gradient of {name}", text, evidence, first.line, repair, sites=sites)
+    return Finding(
+        level=level,
+        title=f"A hook changes the gradient of {name}",
+        text=text,
+        evidence=evidence,
+        line=first.line,
+        repair=repair,
+        sites=sites,
+    )
 
 
 def _two_nodes(record: Record) -> Finding | None:
@@ -236,12 +312,12 @@ def _two_nodes(record: Record) -> Finding | None:
                 + site(after.line, "hook on the second node")
             )
             return Finding(
-                "surprise",
-                f"A hook stays on the old {before.name}",
-                text,
-                {"first node": old, "second node": new},
-                write.line,
-                "Put hooks after the last in-place write.",
+                level="surprise",
+                title=f"A hook stays on the old {before.name}",
+                text=text,
+                evidence={"first node": old, "second node": new},
+                line=write.line,
+                repair="Put hooks after the last in-place write.",
                 sites=sites,
             )
     return None
@@ -275,8 +351,8 @@ def broadcast_loss(record: Record) -> Iterator[Finding]:
         )
         sites = tuple(s for i, s in enumerate(sites) if i == 0 or s.line != made.line)
         yield Finding(
-            "warning", f"The loss compares {list(shapes[0])} with {list(shapes[1])}", text, {"pairs": math.prod(grown), "values": max(math.prod(s) for s in shapes)}, made.line,
-            f"Give both one shape: {names[0]}.squeeze(-1) or {names[1]}.unsqueeze(-1).", sites=sites,
+            level="warning", title=f"The loss compares {list(shapes[0])} with {list(shapes[1])}", text=text, evidence={"pairs": math.prod(grown), "values": max(math.prod(s) for s in shapes)}, line=made.line,
+            repair=f"Give both one shape: {names[0]}.squeeze(-1) or {names[1]}.unsqueeze(-1).", sites=sites,
         )  # fmt: skip
         return
 
@@ -316,14 +392,25 @@ def gradcheck_in_single_precision(record: Record) -> Iterator[Finding]:
         "mostly rounding, so a correct derivative can fail."
     )
     yield Finding(
-        "warning",
-        "gradcheck runs in float32",
-        text,
-        {"step": 1e-6},
-        warned.line,
-        "Give it float64 inputs.",
+        level="warning",
+        title="gradcheck runs in float32",
+        text=text,
+        evidence={"step": 1e-6},
+        line=warned.line,
+        repair="Give it float64 inputs.",
         sites=site(warned.line, "checked in float32 here", "gradcheck"),
     )
+
+
+def imaginary_dropped(record: Record) -> Iterator[Finding]:
+    """A complex tensor cast to a real one."""
+    warned = next((w for w in record.result.warned if "discards the imaginary part" in w.text), None)
+    if warned:
+        text = f"The cast{on_line(warned.line)} keeps the real part only: the imaginary part is dropped, and no gradient comes back to it."
+        yield Finding(
+            level="warning", title="The imaginary part is dropped", text=text, evidence={"kept": "real part"}, line=warned.line,
+            repair="Say which part is meant: .real, .abs() or torch.view_as_real.", sites=site(warned.line, "imaginary part dropped here"),
+        )  # fmt: skip
 
 
 def scatter_twice(record: Record) -> Iterator[Finding]:
@@ -343,12 +430,12 @@ def scatter_twice(record: Record) -> Iterator[Finding]:
                 "and which one is not defined. backward gives the gradient of that place to all of them."
             )
             yield Finding(
-                "warning",
-                f"{bare(made.operation)} with a repeated index",
-                text,
-                {"repeated": str(repeated)},
-                made.line,
-                "scatter_add or scatter_reduce says what happens to several values.",
+                level="warning",
+                title=f"{bare(made.operation)} with a repeated index",
+                text=text,
+                evidence={"repeated": str(repeated)},
+                line=made.line,
+                repair="scatter_add or scatter_reduce says what happens to several values.",
                 sites=site(made.line, "repeated index here", tensor_words(index)),
             )
             return
@@ -365,12 +452,12 @@ def growing_history(record: Record) -> Iterator[Finding]:
         if growing:
             text = f"The pass{on_line(line)} walked {counts[0]} nodes the first time and {counts[-1]} the last: each graph contains the ones before it."
             yield Finding(
-                "warning",
-                "The graph grows from step to step",
-                text,
-                {"first": counts[0], "last": counts[-1]},
-                line,
-                "Detach what is carried from one step to the next.",
+                level="warning",
+                title="The graph grows from step to step",
+                text=text,
+                evidence={"first": counts[0], "last": counts[-1]},
+                line=line,
+                repair="Detach what is carried from one step to the next.",
                 sites=site(line, "grows here", "", counts[0], counts[-1]),
             )
             return
@@ -386,12 +473,12 @@ def drawn_by_torchviz(record: Record) -> Iterator[Finding]:
         if parameters and given and "named_parameters" not in text:
             said = f"make_dot{on_line(number)} writes only the names that params gives it; {', '.join(parameters[:2])} {'are' if len(parameters) > 1 else 'is'} not there and drawn without a name."
             yield Finding(
-                "fact",
-                "torchviz names only what params holds",
-                said,
-                {"parameters": len(parameters)},
-                number,
-                "Add dict(module.named_parameters()) to params.",
+                level="fact",
+                title="torchviz names only what params holds",
+                text=said,
+                evidence={"parameters": len(parameters)},
+                line=number,
+                repair="Add dict(module.named_parameters()) to params.",
                 sites=site(number, "drawn here", "make_dot"),
             )
             return
@@ -408,12 +495,12 @@ def drawn_by_torchviz(record: Record) -> Iterator[Finding]:
             if leaf:
                 said = f"{leaf} is a leaf and both saved operands of one mul. torchviz gives a tensor one box by its identity: the three roles are drawn as one box{on_line(number)}."
                 yield Finding(
-                    "fact",
-                    "torchviz draws one box for a tensor in several roles",
-                    said,
-                    {"roles": 3},
-                    number,
-                    "The tags of the picture here name each slot.",
+                    level="fact",
+                    title="torchviz draws one box for a tensor in several roles",
+                    text=said,
+                    evidence={"roles": 3},
+                    line=number,
+                    repair="The tags of the picture here name each slot.",
                     sites=site(number, "drawn here", leaf),
                 )
                 return

@@ -41,7 +41,15 @@ def _whole(record: Record, run: Pass, node: Node, step: Step) -> Finding | None:
     )
     evidence = {"incoming": words(step.incoming), "handed on": 0.0}
     sites = site(node.line, "becomes zero here", node.label, words(step.incoming), 0)
-    return Finding("surprise", f"{node.label} hands on zero", text, evidence, node.line, repair, sites=sites)
+    return Finding(
+        level="surprise",
+        title=f"{node.label} hands on zero",
+        text=text,
+        evidence=evidence,
+        line=node.line,
+        repair=repair,
+        sites=sites,
+    )
 
 
 def _why_zero(record: Record, node: Node, step: Step) -> tuple[str, str]:
@@ -117,12 +125,12 @@ def _partial(record: Record, run: Pass, node: Node, step: Step) -> Finding | Non
     sites = site(node.line, "becomes zero here", name, words(step.incoming), words(step.given[0]))
     repair = "Clamp what is shown and not what is trained, or use a function with a slope such as sigmoid."
     return Finding(
-        "surprise",
-        f"{node.label} stops the gradient of {len(stuck)} of {len(points)} elements",
-        text,
-        evidence,
-        node.line,
-        repair,
+        level="surprise",
+        title=f"{node.label} stops the gradient of {len(stuck)} of {len(points)} elements",
+        text=text,
+        evidence=evidence,
+        line=node.line,
+        repair=repair,
         sites=sites,
     )
 
@@ -152,12 +160,12 @@ def cancelled_paths(record: Record) -> Iterator[Finding]:
             )
             evidence = {f"through {node.label}": words(given) for node, given in parts[:3]}
             yield Finding(
-                "surprise",
-                f"The paths into {name} cancel",
-                text,
-                evidence,
-                run.line,
-                "Start from another gradient, or from a loss that is not the plain sum.",
+                level="surprise",
+                title=f"The paths into {name} cancel",
+                text=text,
+                evidence=evidence,
+                line=run.line,
+                repair="Start from another gradient, or from a loss that is not the plain sum.",
                 sites=sites,
             )
             return
@@ -176,8 +184,8 @@ def conventions(record: Record) -> Iterator[Finding]:
     sites = tuple(s for c in _distinct(kinks)[:3] for s in site(c.line, "kink here", c.operation, c.left, c.right))
     evidence = {"left": first.left, "right": first.right, "torch": first.engine}
     yield Finding(
-        "surprise", f"{first.operation} has a kink at {number_text(first.at)}: the slope there is a convention", text + ".", evidence, first.line,
-        "Nothing is wrong with either choice; keep away from the point if training rests on it.", sites=sites,
+        level="surprise", title=f"{first.operation} has a kink at {number_text(first.at)}: the slope there is a convention", text=text + ".", evidence=evidence, line=first.line,
+        repair="Nothing is wrong with either choice; keep away from the point if training rests on it.", sites=sites,
     )  # fmt: skip
 
 

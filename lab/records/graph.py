@@ -277,5 +277,7 @@ class GraphResult(Said):
     """Functions with a backward in Python."""
     checked: tuple[Checked, ...] = ()
     """Derivatives beside differences in float64."""
+    without_fast_path: tuple[str, ...] = ()
+    """Modules that ran step by step because their operations were watched; alone they would have run one fused operation."""
     asks_for_gradients: bool = True
     """The program made a tensor require gradients, or built a module."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn.modules import module as module_hooks
 
 from lab.instruments.describing.names import modules_of
+
+_FUSED = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
+"""They run one fused operation in evaluation without gradients, unless a function mode is active."""
 
 
 class ModulePath:
@@ -17,6 +21,8 @@ class ModulePath:
         self._running: list[str] = []
         self._paths: dict[int, str] = {}
         self._handles: list[Any] = []
+        self.without_fast_path: dict[str, None] = {}
+        """Classes of modules that would have taken a fused path, had nobody watched the operations."""
 
     def __enter__(self) -> ModulePath:
         self._handles = [
@@ -36,6 +42,8 @@ class ModulePath:
         if not self._running:
             self._paths = {id(m): path for path, m in modules_of(module)}
         path = self._paths.get(id(module), "")
+        if isinstance(module, _FUSED) and not module.training and not torch.is_grad_enabled():
+            self.without_fast_path[type(module).__name__] = None
         self._running.append(f"{path} ({type(module).__name__})".strip())
 
     def _end(self, module: nn.Module, inputs: Any, output: Any) -> None:

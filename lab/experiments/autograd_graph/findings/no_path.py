@@ -31,7 +31,9 @@ _INTEGERS = ("int", "bool")
 def break_of(record: Record, states: tuple[int, ...] | list[int]) -> tuple[Made, Made | None] | None:
     """(where the history was lost, what it was lost from) on the way to ``states``, nearest to them."""
     for made in record.behind(states):
-        if made.requires_grad or (made.is_leaf and made.operation.endswith("_") and made.operation != "detach_"):
+        if made.requires_grad or (
+            made.is_leaf and made.operation.endswith("_") and made.operation not in ("detach_", "__get__")
+        ):
             continue  # a parameter that was initialised or stepped
         source = next((record.made[i] for i in made.inputs if i in record.made and record.made[i].requires_grad), None)
         if source is not None:
@@ -84,6 +86,18 @@ def why_cut(record: Record, made: Made, source: Made | None) -> tuple[str, str, 
             f"{here} copies the values and leaves the history behind",
             "Keep the tensor itself.",
             _uncopied(record, line),
+        )
+    if operation in ("grad", "backward") and made.grad_enabled:
+        text = record.text(line).rstrip()
+        edits = (
+            (Edit(line, record.text(line), f"{text[:-1]}, create_graph=True)"),)
+            if line and text.endswith(")") and "grad(" in text
+            else ()
+        )
+        return (
+            f"{here} was called without create_graph, so the gradient that it returned has no history",
+            "Call it with create_graph=True where the gradient is differentiated again.",
+            edits,
         )
     if made.inference:
         return f"{here} ran in inference mode", "Compute what is to be trained outside the mode.", ()
@@ -385,6 +399,9 @@ def unused_leaves(record: Record) -> Iterator[Finding]:
     names = ", ".join(t.name for t in missing[:4]) + ("…" if len(missing) > 4 else "")
     one = len(missing) == 1
     cut = _cut_after(record, missing[0])
+    held = {p for step in result.steps for p in step.parameters}
+    if cut and cut.reason in ("no_grad", "inference_mode") and not any(t.name in held for t in missing):
+        return  # a network that is only read, such as a target or a teacher
     line = cut.line if cut else missing[0].line
     how = f" It was used, but {cut.operation}{on_line(cut.line)} took it out of the graph." if cut else ""
     text = f"{names} require{'s' if one else ''} gradients, but no operation on the way to the result used {'it' if one else 'them'}, so .grad stays None.{how}"

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from lab.contract import Fault
+from lab.instruments.describing.modules import failing_module
 from lab.program.lines import program_line
 from lab.program.source import Refused
 from lab.records.program import Ended
@@ -37,7 +38,10 @@ class Row:
 def explain_fault(cause: Ended | BaseException, *, rows: Sequence[Row] = (), record: Any = None) -> Fault:
     """The fault with its explanation, where there is one. ``rows`` come before the common ones."""
     ended = end_of(cause) if isinstance(cause, BaseException) else cause
-    return Fault(ended.type, ended.message, ended.line, *explanation_of(ended, rows=rows, record=record))
+    explanation, repair = explanation_of(ended, rows=rows, record=record)
+    if ended.module:
+        explanation = f"It was raised in {ended.module}. {explanation}".rstrip()
+    return Fault(ended.type, ended.message, ended.line, explanation, repair)
 
 
 def explanation_of(ended: Ended, *, rows: Sequence[Row] = (), record: Any = None) -> tuple[str, str]:
@@ -60,7 +64,8 @@ def end_of(error: BaseException) -> Ended:
         error.__traceback__, "torch/utils/data/dataloader.py"
     ):
         message += f" ({_WORKERS})"
-    return Ended(name, message, line if isinstance(line, int) else program_line(error.__traceback__))
+    line = line if isinstance(line, int) else program_line(error.__traceback__)
+    return Ended(name, message, line, failing_module(error.__traceback__))
 
 
 _WORKERS = "DataLoader was starting a worker process"

@@ -41,3 +41,5 @@ class Ended:
     """Class name of the exception, or TimeLimit, MemoryLimit, OutputLimit, Refused."""
     message: str
     line: int | None
+    module: str = ""
+    """In which module it was raised and what that got, in words; empty outside of modules."""

@@ -70,11 +70,7 @@ def why_cut(record: Record, made: Made, source: Made | None) -> tuple[str, str, 
     if source is not None and source.state == OUTSIDE:
         begun = here if made.operation else tensor_words(made)
         text = f"{source.operation}(){on_line(source.line)} took the values out of the graph, and {begun} starts anew from them"
-        return (
-            text,
-            "Keep the tensor itself on the way to the loss.",
-            _unwrapped(record, source.line, f".{source.operation}()"),
-        )
+        return text, "Keep the tensor itself on the way to the loss.", _kept_in_torch(record, source, made)
     if operation in ("detach", "data", "detach_"):
         return (
             f"{here} gives the values without the history",
@@ -129,6 +125,17 @@ def _switched_off(record: Record, made: Made) -> int | None:
 def _unwrapped(record: Record, line: int | None, call: str) -> tuple[Edit, ...]:
     text = record.text(line)
     return (Edit(line, text, text.replace(call, "")),) if line and text.count(call) == 1 else ()
+
+
+def _kept_in_torch(record: Record, source: Made, made: Made) -> tuple[Edit, ...]:
+    """``item()`` left out, and ``torch.tensor`` of its numbers replaced by the tensor, or by a stack of the tensors."""
+    first = _unwrapped(record, source.line, ".item()") if source.operation == "item" else ()
+    text = record.text(made.line)
+    several = bool(flat(made.value)) and len(made.shape) == 1
+    second = _uncopied(record, made.line) if not several else ()
+    if several and made.line and text.count("torch.tensor(") == 1:
+        second = (Edit(made.line, text, text.replace("torch.tensor(", "torch.stack(")),)
+    return (*first, *second) if first and second and source.line != made.line else ()
 
 
 def _uncopied(record: Record, line: int | None) -> tuple[Edit, ...]:

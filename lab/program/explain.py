@@ -215,6 +215,29 @@ _TRAINING = (
         "Find the layer whose gradient is not finite, or skip the step.",
     ),
     Row(
+        r"does not support sparse gradients",
+        "An Embedding or EmbeddingBag with sparse=True hands its weight a sparse gradient: only the rows that were looked up. This "
+        "optimizer keeps a state for every row and takes dense gradients only.",
+        "Use SGD, SparseAdam or Adagrad for that weight, or leave sparse=True out.",
+    ),
+    Row(
+        r"Could not run 'aten::linalg_vector_norm' with arguments from the 'Sparse",
+        "A weight has a sparse gradient (sparse=True of an Embedding or EmbeddingBag), and clip_grad_norm_ cannot take the norm of one.",
+        "Clip the other parameters only, or leave sparse=True out.",
+    ),
+    Row(
+        r"vmap: inplace arithmetic",
+        "Inside vmap every input has a batch dimension that the function does not see. The tensor that is written into was made "
+        "without it, so a batched value does not fit into it.",
+        "Make it from a batched tensor: torch.zeros_like(x) or x.new_zeros(x.shape); or collect the parts and torch.stack them.",
+    ),
+    Row(
+        r"output with shape .* doesn't match the broadcast shape",
+        "An in-place operation keeps the shape of the tensor that it writes into, and here the result would be larger: the other "
+        "operand has more dimensions or longer ones.",
+        "Use the out-of-place form (t = t + other), or make the tensor in the shape of the result.",
+    ),
+    Row(
         r"CheckpointError.*different metadata",
         "The second forward of a checkpointed segment did not make the same tensors as the first, so backward would use "
         "the wrong ones. Something in the segment changes between calls: a counter, a random shape, a cache.",

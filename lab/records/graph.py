@@ -279,5 +279,7 @@ class GraphResult(Said):
     """Derivatives beside differences in float64."""
     repairs: tuple[Repair, ...] = ()
     """Edits that were run."""
+    without_fast_path: tuple[str, ...] = ()
+    """Modules that ran step by step because their operations were watched; alone they would have run one fused operation."""
     asks_for_gradients: bool = True
     """The program made a tensor require gradients, or built a module."""

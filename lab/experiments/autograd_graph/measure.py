@@ -135,6 +135,7 @@ def _read(params: Params, trace: ProgramTrace, ran: program.Ran, seconds: float)
         custom=custom_records(trace.custom_classes, program.FILE),
         asks_for_gradients=trace.asks_for_gradients(),
         checked=_checked(trace),
+        without_fast_path=tuple(trace.without_fast_path()),
     )
     return replace(result, fault=fault_of(ran.ended, result))
 

@@ -150,6 +150,7 @@ _LOOKS: tuple[Callable[[Record], Iterator[Finding]], ...] = (
     facts.frozen,
     facts.custom,
     facts.recomputed,
+    facts.slow_path,
     facts.by_lab,
     facts.kept,
     facts.order,

@@ -17,13 +17,13 @@ with experiment_page(
     blind="Not seen: gradients of parameters that no layer listed owns, such as those of normalisations inside a block; they do count in the total norm.",
 ) as page:
     drawn = [side for side in (page.pinned, page.side) if page.side and side]
-    results = [side.wire for side in drawn]
-    if any(result["layers"] for result in results):
+    results = [side.result for side in drawn]
+    if any(result.layers for result in results):
         picked = figures.pick("gf", results)
         for side in page.sides():
-            figures.draw(picked, side.wire, side.key, results, presenter=page.presenting)
+            figures.draw(picked, side.result, side.key, results, presenter=page.presenting)
     if page.side:
         with page.aside:
             program_output(page.side.result)
         with page.details:
-            draw_tables(page.side.wire, page.side.key)
+            draw_tables(page.side.result, page.side.key)

@@ -32,7 +32,6 @@ from components.frame.take_away import device_name, footer, interview_desk, show
 from components.navigation import prefix_of
 from lab.contract import Fault, Lesson, Report
 from lab.execution.executor import Job
-from lab.wire import encode
 
 R = TypeVar("R")
 """The Result of an experiment."""
@@ -60,11 +59,6 @@ class Side(Generic[R]):
     @property
     def params(self) -> Any:
         return self.job.params
-
-    @property
-    def wire(self) -> dict[str, Any]:
-        """The result as it may go to the browser: a NaN in component data would end the component."""
-        return _wire(f"{self.job.id}-{self.job.parts}", self.job.result)
 
 
 @dataclass(frozen=True)
@@ -229,8 +223,3 @@ def _fault(outcome: Outcome) -> Fault | None:
     if outcome.without_result and outcome.job:
         return outcome.job.fault
     return getattr(outcome.shown.result, "fault", None) if outcome.shown else None
-
-
-@st.cache_resource(max_entries=16, show_spinner=False)
-def _wire(job_id: str, _result: Any) -> dict[str, Any]:
-    return encode(_result)

@@ -7,6 +7,14 @@ which ends the run with one clear refusal; ``missing`` says why a part of a page
 """
 
 from lab.contract import NotAvailableError
+from lab.torch_private.allocator_events import Allocation, allocator_events
+from lab.torch_private.engine_sums import (
+    called_by_engine,
+    engine_alone_holds,
+    feeders,
+    listen_to_engine,
+    stop_listening_to_engine,
+)
 from lab.torch_private.names import (
     GET_DATA,
     SET_GRAD,
@@ -15,7 +23,6 @@ from lab.torch_private.names import (
     FakeTensor,
     TorchDispatchMode,
     activity,
-    allocations,
     base,
     can_decompose,
     cuda_snapshot,
@@ -49,6 +56,7 @@ __all__ = [
     "GET_DATA",
     "SELF_TESTS",
     "SET_GRAD",
+    "Allocation",
     "CustomFunctions",
     "DataDependentOutputException",
     "EngineRuns",
@@ -57,10 +65,13 @@ __all__ = [
     "NotAvailableError",
     "TorchDispatchMode",
     "activity",
-    "allocations",
+    "allocator_events",
     "base",
+    "called_by_engine",
     "can_decompose",
     "cuda_snapshot",
+    "engine_alone_holds",
+    "feeders",
     "has_dispatch_mode",
     "in_backward",
     "is_custom",
@@ -70,6 +81,7 @@ __all__ = [
     "is_traceable_wrapper_subclass",
     "is_wrapped",
     "leaf_of",
+    "listen_to_engine",
     "missing",
     "no_subclass_functions",
     "node_metadata",
@@ -82,6 +94,7 @@ __all__ = [
     "running_node",
     "saved_slots",
     "sparse_parts",
+    "stop_listening_to_engine",
     "storage_key",
     "storage_reference",
     "version",

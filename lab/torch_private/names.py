@@ -190,22 +190,6 @@ class FakeMode(FakeTensorMode):
         return self
 
 
-def allocations(profile: torch.profiler.profile) -> list[tuple[int, int]]:
-    """(address, signed bytes) of every allocation and release that a finished profile saw, in order of time.
-
-    Read from the profiler's own tree, which needs no file.
-    """
-    allocation = _C._profiler._EventType.Allocation
-    found, todo = [], list(profile.profiler.kineto_results.experimental_event_tree())  # pyright: ignore
-    while todo:
-        event = todo.pop()
-        todo.extend(event.children)
-        if event.tag == allocation:
-            fields: Any = event.typed[1]
-            found.append((event.start_time_ns, fields.ptr, fields.alloc_size))
-    return [(address, size) for _, address, size in sorted(found, key=lambda row: row[0])]
-
-
 def record_cuda_history(on: bool) -> None:
     """Switch the recording of the CUDA allocator's events, with Python stacks, on or off."""
     if on:

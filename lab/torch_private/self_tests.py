@@ -271,8 +271,44 @@ def _allocation_events() -> None:
         kept = torch.zeros(1000)
         address = kept.data_ptr()
         del kept
-    sizes = [size for at, size in private.allocations(profiler) if at == address]
+    sizes = [event.bytes for event in private.allocator_events(profiler)[0] if event.address == address]
     assert sizes == [4000, -4000], f"4,000 bytes taken and given back were seen as {sizes}"
+
+
+def _engine_sums() -> None:
+    """A gradient that two readers send is the engine's alone; one that the program keeps is not."""
+    seen = []
+
+    class Seeing(private.TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func is torch.ops.aten.add.Tensor:
+                seen.append((private.called_by_engine(1), private.engine_alone_holds(args)))
+            return func(*args, **(kwargs or {}))
+
+    def twice(keep: list[Any]) -> None:
+        x = torch.ones(2, requires_grad=True)
+        y = torch.sigmoid(x)
+        first, second = y.sin(), y.cos()
+        node = second.grad_fn
+        assert node is not None
+        node.register_hook(lambda to_inputs, _: keep.append(to_inputs) if keep else None)
+        with Seeing():
+            torch.stack((first, second)).backward(torch.ones(2, 2))
+
+    runs: list[Any] = []
+
+    def around(roots: Any, engine: Callable[[], Any]) -> Any:
+        runs.append(len(private.feeders(roots)))
+        return engine()
+
+    private.listen_to_engine(around)
+    try:
+        twice([])
+        twice([None])
+    finally:
+        private.stop_listening_to_engine(around)
+    assert seen == [(True, True), (True, False)], f"sums of gradients were seen as {seen}"
+    assert runs == [2, 2], f"of the nodes {runs} send a gradient to a place with several"
 
 
 def _profiler_events() -> None:
@@ -336,6 +372,7 @@ SELF_TESTS: dict[str, Callable[[], None]] = {
     "fake tensors": _fake_tensors,
     "profiler events": _profiler_events,
     "allocation events": _allocation_events,
+    "engine sums": _engine_sums,
     "CUDA allocator records": _cuda_allocator_records,
 }
 """Capability, in the plural, and its test."""

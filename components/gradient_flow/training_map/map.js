@@ -1,4 +1,4 @@
-// Heat map of training: canvas for the cells, the stepper for the time. See the NOTE in __init__.py for the colours.
+// Heat map of training: canvas for the cells, the stepper for the time. See the NOTE in scene.py for the colours.
 
 import { element, figureAt, numberText, paintTheme, part } from "../../kit/base.js"
 import { pictureOf, saveButtons } from "../../kit/save.js"

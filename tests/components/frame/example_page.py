@@ -15,4 +15,4 @@ with experiment_page(
     blind="Sees all.",
 ) as page:
     for side in page.sides():
-        st.text(f"figure {side.key}: {side.wire['product']}")
+        st.text(f"figure {side.key}: {side.result.product}")

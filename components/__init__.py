@@ -1,0 +1,1 @@
+"""What is drawn: ``frame`` around every page, ``kit`` for all figures, and a folder of figures a page."""

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import streamlit as st
 
+LAB = "PyTorch Internals Lab"
+START = "Start"
 SCRIPTS = Path(__file__).resolve().parent.parent / "pages"
 
 
@@ -58,9 +60,22 @@ PAGES = (
 )  # fmt: skip
 
 
+def prefix_of(stem: str) -> str:
+    """Of the page's keys in the query string."""
+    found = [page.prefix for page in PAGES if page.stem == stem]
+    if not found:
+        raise LookupError(f"{stem} has no line in the PAGES of components/navigation.py")
+    return found[0]
+
+
+def tab_title(title: str) -> str:
+    """What the browser's tab says: the page first, for tabs are narrow."""
+    return LAB if title == START else f"{title} · {LAB}"
+
+
 def navigation() -> dict[str, list[st.Page]]:
     """What ``st.navigation`` takes: the start page, then every page under its section."""
-    start = st.Page(SCRIPTS / "home.py", title="Start", url_path="home", icon=":material/home:", default=True)
+    start = st.Page(SCRIPTS / "home.py", title=START, url_path="home", icon=":material/home:", default=True)
     sections: dict[str, list[st.Page]] = {"": [start]}
     for page in PAGES:
         sections.setdefault(page.section, []).append(

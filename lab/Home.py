@@ -11,7 +11,8 @@ os.environ.setdefault("PYTHONPATH", str(ROOT))  # workers are started with it
 
 import streamlit as st
 
-from components.navigation import navigation
+from components.navigation import navigation, tab_title
 
-st.set_page_config(page_title="PyTorch Internals Lab", page_icon=str(ROOT / "components/frame/icon.png"), layout="wide")
-st.navigation(navigation()).run()
+page = st.navigation(navigation())
+st.set_page_config(tab_title(page.title), str(ROOT / "components/frame/icon.png"), "wide")
+page.run()

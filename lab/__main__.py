@@ -19,8 +19,9 @@ from typing import Any, NoReturn
 
 import lab.experiments
 from lab import check, wire
-from lab.contract import Fault, ParamsError, knobs, program_knob
+from lab.contract import Fault, ParamsError, headline, knobs, program_knob
 from lab.execution.executor import Executor, Job
+from lab.quantities import evidence_name, evidence_text
 
 _FOREVER_S = 3600.0
 
@@ -154,6 +155,7 @@ def _described(name: str, job: Job | None, *, error: Fault | None) -> dict[str, 
         "versions": {"python": platform.python_version(), "torch": metadata.version("torch")},
         "seconds": job.seconds if job else 0.0,
         "result": wire.encode(job.result) if job else None,
+        "headline": wire.encode(headline(_experiment(name), job.result)) if job and job.result else {},
         "findings": wire.encode(job.findings) if job else [],
         "error": wire.encode(error),
     }
@@ -171,6 +173,9 @@ def _words(answer: dict[str, Any]) -> Iterable[str]:
     result, error = answer["result"] or {}, answer["error"]
     if result.get("printed"):
         yield result["printed"].rstrip("\n")
+    yield from (
+        f"{evidence_name(number)}: {evidence_text(number, value)}" for number, value in answer["headline"].items()
+    )
     for finding in answer["findings"]:
         line = f" (line {finding['line']})" if finding["line"] else ""
         yield f"{finding['level']}: {finding['title']}{line}\n    {finding['text']}"

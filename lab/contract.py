@@ -1,6 +1,6 @@
 """What an experiment is.
 
-An experiment is a module in ``lab.experiments`` with six names and no base class:
+An experiment is a module in ``lab.experiments`` with six names, two more where they are needed, and no base class:
 
 * ``Params``   frozen dataclass; every field is a knob: default, limits, unit, and a string under it that says what it means;
 * ``Result``   frozen dataclass of plain data, ready to draw; never a tensor. NaN and infinity are data;
@@ -8,7 +8,11 @@ An experiment is a module in ``lab.experiments`` with six names and no base clas
   finished while it goes on (``report(fraction, line, part)``);
 * ``explain(result) -> tuple[Finding, ...]``   what to notice, computed from the result;
 * ``lessons``  tuple of ``Lesson``: presets, predictions, interview texts and tests read only this;
-* ``script(params) -> str``   the standalone program that reproduces the headline number without the lab.
+* ``script(params) -> str``   the standalone program that reproduces the headline number without the lab;
+* ``offered(values, knob) -> Knob | None``   optional: the knob as it is offered beside the values of all knobs, None where
+  it does not matter, fewer choices where they do not fit. Without it every knob always matters;
+* ``headline(result) -> Mapping[str, float]``   optional: the numbers by which two runs are compared, units in their names
+  (``peak_bytes``, ``step_s``). Without it there are none.
 
 The executor finds both types in ``run``'s annotations.
 """
@@ -19,10 +23,10 @@ import ast
 import inspect
 import math
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, Literal, Protocol, get_type_hints
+from typing import Any, Literal, Protocol, get_args, get_type_hints
 
 
 class Report(Protocol):
@@ -36,7 +40,9 @@ class Report(Protocol):
         ...
 
 
-Level = Literal["fact", "surprise", "warning", "fault"]
+Level = Literal["fault", "warning", "surprise", "fact"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+"""Of findings, the most pressing first."""
 
 
 class Cancelled(BaseException):
@@ -206,7 +212,19 @@ class Edit:
     """What stands there instead; may be several lines."""
 
 
-@dataclass(frozen=True)
+def offers(experiment: Any, values: Mapping[str, Any]) -> dict[str, Knob]:
+    """The knobs that matter beside ``values`` (one for each knob), by name, as the experiment offers them."""
+    known = knobs(experiment.Params)
+    offered = getattr(experiment, "offered", lambda values, k: k)
+    return {name: k for name, k in ((name, offered(values, k)) for name, k in known.items()) if k is not None}
+
+
+def headline(experiment: Any, result: Any) -> Mapping[str, float]:
+    """The numbers by which two runs of the experiment are compared."""
+    return experiment.headline(result) if hasattr(experiment, "headline") else {}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Finding:
     """One thing to notice, computed from a result. All texts are plain text: they may quote a visitor's program."""
 
@@ -227,6 +245,11 @@ class Finding:
     """The repair as a change of the program, all of it together."""
     edit_tested: bool = False
     """The changed program was run: it ended clean, and its gradients agree with differences of its own forward."""
+
+
+def by_level(found: Iterable[Finding]) -> list[Finding]:
+    """The most pressing first; within a level in the order given."""
+    return sorted(found, key=lambda finding: LEVELS.index(finding.level))
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 
 def bytes_text(count: float) -> str:
@@ -31,3 +32,20 @@ def number_text(value: float) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     return f"{value:.4g}".replace("-", "−")
+
+
+def evidence_name(name: str) -> str:
+    """``kept_bytes`` -> "kept": the unit goes to the number."""
+    words = name.removesuffix("_s").replace("_", " ").split(" ")
+    return " ".join(word for word in words if word != "bytes") or name
+
+
+def evidence_text(name: str, value: Any) -> str:
+    """The value with the unit that the name carries."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    if "bytes" in name.replace("_", " ").split(" "):
+        return bytes_text(value)
+    if name.endswith("_s"):
+        return seconds_text(value)
+    return f"{value:,}" if isinstance(value, int) else number_text(value)

@@ -8,18 +8,10 @@ from lab.experiments import autograd_graph
 
 with experiment_page(
     autograd_graph,
-    prefix="ag",
     question="What did autograd record?",
     about="Your program runs once on {device}. This is the graph that PyTorch built while it ran, and the backward "
     "pass in the order in which the engine walked it.",
     in_sight=("device", "seed"),
-    headline=lambda result: {
-        "nodes": len(result.nodes),
-        "saved tensors": sum(len(node.saved) for node in result.nodes),
-        "kept_bytes": result.kept_bytes,
-        "after backward_bytes": result.kept_bytes_after,
-        "backward steps": sum(len(steps) for steps in result.backward),
-    },
     keys=KEYS,
     cost="Hooks and the trace of operations are part of the run's time. Saved tensors are read without unpacking them.",
     blind="Not seen: work inside C++ that records no node, and operations under no_grad.",

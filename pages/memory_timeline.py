@@ -8,13 +8,10 @@ from lab.experiments import memory_timeline
 
 with experiment_page(
     memory_timeline,
-    prefix="mt",
     question="What fills the memory?",
     about="A model is trained for a few steps on {device}, and every tensor is followed from its birth to its death.",
     live=False,
     in_sight=("model", "batch", "precision", "checkpoint", "predict"),
-    offered=memory_timeline.offered,
-    headline=figures.headline_numbers,
     keys=KEYS,
     cost="Memory and time are measured in runs of their own; the tracked run is one to five times as slow as a bare one.",
     blind="Not seen: workspaces inside one operator, oneDNN's opaque tensors, autograd's own nodes, and on a GPU the context.",

@@ -4,20 +4,16 @@ import streamlit as st
 
 from components.frame.experiment import experiment_page
 from components.frame.program_output import program_output
-from components.op_profile.offered import offered
 from components.op_profile.trace_timeline import KEYS
-from components.op_profile.views import chosen_view, difference, draw_view, headline
+from components.op_profile.views import chosen_view, difference, draw_view
 from lab.experiments import op_profile
 
 with experiment_page(
     op_profile,
-    prefix="op",
     question="Where does the step spend its time?",
     about="A training step runs on {device}, with and without the profiler in turn. Host time of each operator, and what it adds up to.",
     live=False,
     in_sight=("model", "layers", "width", "batch", "optimizer_impl"),
-    offered=offered,
-    headline=headline,
     keys=KEYS,
     cost="The profiler adds its own time to every event: compare with the bare step. Modules and lines come from a step of "
     "their own, whose times are used for nothing else.",

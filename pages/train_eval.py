@@ -3,20 +3,16 @@
 from components.frame.experiment import experiment_page
 from components.frame.program_output import program_output
 from components.train_eval import figures
-from components.train_eval import headlines as mode_headlines
 from lab.experiments import train_eval
 
 with experiment_page(
     train_eval,
-    prefix="te",
     question="What changes between train and eval?",
     about="The real modules run in both modes on the same input, on {device}. The difference is the number.",
     in_sight=(
         *("view", "study", "module", "p", "treatment", "mode", "gradients", "model"),
         *("passes", "momentum", "shift", "scale", "batch", "batches"),
     ),
-    offered=train_eval.offered,
-    headline=mode_headlines.headline_numbers,
     cost="Every output is compared outside the timed calls. Saved tensors are counted as they are packed, and kept as they are.",
     blind="Not seen: random numbers drawn by a generator of the model's own, and modules that the forward never calls.",
 ) as page:

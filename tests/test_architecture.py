@@ -75,13 +75,6 @@ FLOORS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("components/", (), ("torch",)),
     ("pages/", ("components", "lab.experiments"), ("torch", "altair")),
 )
-STILL_IN_WIRE_FORM = (
-    "components/frame/experiment.py",
-    "components/op_profile/views.py",
-    "pages/gradient_flow.py",
-    "pages/memory_timeline.py",
-)
-"""Where a result may still be turned into dicts; every other figure takes records, and interactive ones alone encode."""
 PRIVATE_TORCH_HOME = "lab/torch_private/"
 OURS_OR_PYTHONS = {
     *("sys._getframe", "os._exit", "_make"),
@@ -171,8 +164,7 @@ def test_a_planted_import_is_found(place, line):
 
 @pytest.mark.parametrize("path", [p for p in SOURCES if not relative(p).startswith("lab/")], ids=relative)
 def test_figures_take_records(path):
-    if relative(path) not in STILL_IN_WIRE_FORM:
-        assert not results_as_dicts(relative(path), path.read_text())
+    assert not results_as_dicts(relative(path), path.read_text())
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from components.frame.findings import evidence_name, evidence_text
 from components.frame.page_state import PageState
 from components.frame.running import Outcome, look
-from lab.contract import Knob
+from lab.contract import Knob, headline
 from lab.execution.executor import Job
-from lab.quantities import number_text
+from lab.quantities import evidence_name, evidence_text, number_text
 
 
 def pin_button(state: PageState, outcome: Outcome) -> None:
@@ -49,12 +48,12 @@ def pinned(state: PageState) -> Job | None:
     return job
 
 
-def differences(state: PageState, a: Job, b: Job, headline: Callable[[Any], Mapping[str, float]]) -> None:
+def differences(state: PageState, a: Job, b: Job) -> None:
     """The knobs that differ and the numbers that they changed."""
     changed = changed_knobs(state.knobs, a.params, b.params)
     if not changed:
         st.text("A and B have the same settings. Change a control.")
-    numbers = changed_numbers(headline(a.result), headline(b.result))
+    numbers = changed_numbers(headline(state.experiment, a.result), headline(state.experiment, b.result))
     rows = pd.DataFrame([*changed, *numbers], columns=["", "A", "B", "B − A"])
     if len(rows):
         st.dataframe(rows, hide_index=True, key=state.key("differences"), alt="What differs between A and B")

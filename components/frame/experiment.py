@@ -1,14 +1,14 @@
 """The frame of every experiment page: controls, run, what to notice, take it away, footer. A page fills in the figure.
 
 page = ...
-with experiment_page(gradient_flow, prefix="gf", question=..., about=...) as page:
+with experiment_page(gradient_flow, question=..., about=...) as page:
     for side in page.sides():
         st.altair_chart(depth_chart(side.result))
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
@@ -23,15 +23,15 @@ from components.frame.controls import controls
 from components.frame.execution import executor
 from components.frame.findings import end_of_run, findings, program_fault
 from components.frame.page_bar import page_bar, presenting
-from components.frame.page_state import Offered, PageState, everything
+from components.frame.page_state import PageState
 from components.frame.predict import answer, ask, covered, predict_toggle
 from components.frame.running import Outcome, measure, run_button, status
 from components.frame.share_link import lesson_of
 from components.frame.style import dim, page_style
 from components.frame.take_away import device_name, footer, interview_desk, show_the_code, the_idea
+from components.navigation import prefix_of
 from lab.contract import Fault, Lesson, Report
 from lab.execution.executor import Job
-from lab.wire import encode
 
 R = TypeVar("R")
 """The Result of an experiment."""
@@ -60,11 +60,6 @@ class Side(Generic[R]):
     def params(self) -> Any:
         return self.job.params
 
-    @property
-    def wire(self) -> dict[str, Any]:
-        """The result as it may go to the browser: a NaN in component data would end the component."""
-        return _wire(f"{self.job.id}-{self.job.parts}", self.job.result)
-
 
 @dataclass(frozen=True)
 class ExperimentPage(Generic[R]):
@@ -78,8 +73,6 @@ class ExperimentPage(Generic[R]):
     """Below the controls, for what belongs to the run rather than to the figure: printed output."""
     details: DeltaGenerator
     """Below the figure, for the tables behind it. Not in presenter mode."""
-    headline: Callable[[R], Mapping[str, float]]
-    """The numbers by which two runs are compared, units in their names."""
 
     @property
     def presenting(self) -> bool:
@@ -96,20 +89,17 @@ class ExperimentPage(Generic[R]):
             with column:
                 st.markdown(f"**{name}**")
                 yield side
-        differences(self.state, self.pinned.job, self.side.job, self.headline)
+        differences(self.state, self.pinned.job, self.side.job)
 
 
 @contextmanager
 def experiment_page(
     experiment: Experiment[R],
     *,
-    prefix: str,
     question: str,
     about: str,
     live: bool = True,
     in_sight: Sequence[str] = (),
-    offered: Offered = everything,
-    headline: Callable[[R], Mapping[str, float]] = lambda result: {},
     keys: Mapping[str, str] | None = None,
     dtype: str = "",
     cost: str = "",
@@ -118,10 +108,12 @@ def experiment_page(
     """Draw the page around the figure; the block under ``with`` draws the figure and its details.
 
     ``about``: one sentence, ``{device}`` stands for the device's name. ``live``: follow the controls without Run, for
-    experiments under a second. ``offered``: which knobs matter beside the others. ``keys``: what the figure listens
-    for, for the help. ``cost``, ``blind``: sentences for the footer, what the instrument costs and what it cannot see.
+    experiments under a second. ``in_sight``: knobs that are always visible; default: the first five. ``keys``: what the
+    figure listens for, for the help. ``cost``, ``blind``: sentences for the footer, what the instrument costs and what
+    it cannot see.
     """
-    state = PageState(cast(ModuleType, experiment), prefix, offered)
+    module = cast(ModuleType, experiment)
+    state = PageState(module, prefix_of(module.__name__.rpartition(".")[2]))
     state.read()
     page_style()
     bar = _head(question)
@@ -148,7 +140,7 @@ def experiment_page(
                 ask(state, lesson)
             side = Side(outcome.shown, state.key("b")) if outcome.shown and not hidden else None
             held = pinned(state)
-            yield ExperimentPage(state, side, Side(held, state.key("a")) if held else None, aside, details, headline)
+            yield ExperimentPage(state, side, Side(held, state.key("a")) if held else None, aside, details)
     the_idea(state)
     show_the_code(state, outcome.shown)
     interview_desk(state, lesson, state.lessons)
@@ -231,8 +223,3 @@ def _fault(outcome: Outcome) -> Fault | None:
     if outcome.without_result and outcome.job:
         return outcome.job.fault
     return getattr(outcome.shown.result, "fault", None) if outcome.shown else None
-
-
-@st.cache_resource(max_entries=16, show_spinner=False)
-def _wire(job_id: str, _result: Any) -> dict[str, Any]:
-    return encode(_result)

@@ -13,7 +13,7 @@ from components.frame.page_bar import presenting
 from components.frame.page_state import PageState
 from lab.contract import Fault, Finding, Knob, ParamsError, Site
 from lab.execution.executor import State
-from lab.quantities import bytes_text, number_text, seconds_text
+from lab.quantities import evidence_name, evidence_text
 
 _MARKS = {
     "fact": ("info", "Fact", "blue"),
@@ -132,23 +132,6 @@ def _evidence(evidence: Mapping[str, Any], key: str) -> None:
 def _repair(text: str) -> None:
     if text:
         st.text(f"Repair: {text}")
-
-
-def evidence_name(name: str) -> str:
-    """``kept_bytes`` -> "kept": the unit goes to the number."""
-    words = name.removesuffix("_s").replace("_", " ").split(" ")
-    return " ".join(word for word in words if word != "bytes") or name
-
-
-def evidence_text(name: str, value: Any) -> str:
-    """The value with the unit that the name carries."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return str(value)
-    if "bytes" in name.replace("_", " ").split(" "):
-        return bytes_text(value)
-    if name.endswith("_s"):
-        return seconds_text(value)
-    return f"{value:,}" if isinstance(value, int) else number_text(value)
 
 
 def _head(icon: str, word: str, color: str, line: int | None) -> None:

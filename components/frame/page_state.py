@@ -12,7 +12,6 @@ NOTE Where the state of a page lives.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from types import ModuleType
 from typing import Any
@@ -23,33 +22,22 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from components.frame.code_editor import last_sent
 from components.frame.page_bar import PRESENTING, presenting
 from components.frame.share_link import Link, is_own_program, link_of, opened
-from lab.contract import Knob, Lesson, ParamsError, knobs, program_knob
+from lab.contract import Knob, Lesson, ParamsError, knobs, offers, program_knob
 
 PRESENT = "present"
 """Query parameter of presenter mode, for all pages alike."""
 
 
-Offered = Callable[[Mapping[str, Any], Knob], Knob | None]
-"""(values of all knobs, a knob) -> the knob as it is offered beside them: None where it does not matter, fewer choices
-where they do not fit."""
-
-
-def everything(values: Mapping[str, Any], k: Knob) -> Knob | None:
-    """The ``Offered`` of a page whose knobs always matter."""
-    return k
-
-
 class PageState:
     """The state of one experiment's page. Cheap to make: everything is in the session."""
 
-    def __init__(self, experiment: ModuleType, prefix: str, offered: Offered = everything) -> None:
+    def __init__(self, experiment: ModuleType, prefix: str) -> None:
         self.experiment = experiment
         self.prefix = prefix
         self.params_type: type = experiment.Params
         self.lessons: tuple[Lesson, ...] = experiment.lessons
         self.knobs: dict[str, Knob] = knobs(self.params_type)
         self.program = program_knob(self.params_type)
-        self._offered = offered
 
     def get(self, name: str, default: Any = None) -> Any:
         return st.session_state.get(f"{self.prefix}:{name}", default)
@@ -90,8 +78,7 @@ class PageState:
 
     def offers(self) -> dict[str, Knob]:
         """The knobs that matter beside the present values, as they are offered."""
-        found = {name: self._offered(self.values, k) for name, k in self.knobs.items()}
-        return {name: k for name, k in found.items() if k is not None}
+        return offers(self.experiment, self.values)
 
     @property
     def offers_program(self) -> bool:

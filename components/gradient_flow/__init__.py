@@ -1,0 +1,1 @@
+"""The figures of the page on gradient flow: charts over depth and steps, the map of a training, tables."""

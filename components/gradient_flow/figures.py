@@ -1,10 +1,10 @@
-"""The figures of the page on gradient flow: headline numbers, the view that was picked, the tables, from the wire form."""
+"""The figures of the page on gradient flow: headline numbers, the view that was picked, the tables."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import altair as alt
 import streamlit as st
@@ -13,10 +13,9 @@ from components.gradient_flow.charts import clipping, depth
 from components.gradient_flow.training_map import KEYS, training_map
 from components.kit.palette import Theme
 from lab.quantities import number_text, seconds_text
+from lab.records.gradients import GradientResult
 
-__all__ = ["KEYS", "draw", "headline", "pick"]
-
-Data = Mapping[str, Any]
+__all__ = ["KEYS", "draw", "pick"]
 
 
 class Picked(NamedTuple):
@@ -35,23 +34,9 @@ def theme() -> Theme:
     return "dark" if st.context.theme.type == "dark" else "light"
 
 
-def headline(result: Any) -> dict[str, float]:
-    """What two runs are compared by. Takes the Result itself."""
-    found = {
-        "activation gradient, first / last layer": result.headline.activation_grad_ratio,
-        "weight gradient, first / last layer": result.headline.weight_grad_ratio,
-        "decades per layer": result.headline.decades_per_layer,
-        "predicted decades per layer": result.prediction.decades_per_layer,
-        "loss at step 1": result.loss[0] if result.loss else None,
-        "loss after the last step": result.final_loss,
-        "share of steps clipped": result.clipping.clipped_share if result.clipping.limit is not None else None,
-    }
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def pick(key: str, results: Sequence[Data]) -> Picked:
+def pick(key: str, results: Sequence[GradientResult]) -> Picked:
     """The view, of which only one is drawn; for the view over depth also what is drawn."""
-    clips = any(result["clipping"]["kind"] != "none" for result in results)
+    clips = any(result.clipping.kind != "none" for result in results)
     with st.container(horizontal=True, vertical_alignment="center", key=f"{key}-pick"):
         views = [name for name in VIEWS if clips or name != "Clipping"]
         view = st.segmented_control(
@@ -67,7 +52,7 @@ def pick(key: str, results: Sequence[Data]) -> Picked:
             key=f"{key}-stat",
             label_visibility="collapsed",
         )
-    theory = any(layer["cotangent_grad_norm"] is not None for r in results for layer in r["layers"])
+    theory = any(layer.cotangent_grad_norm is not None for r in results for layer in r.layers)
     offered = [name for name in depth.QUANTITIES if theory or name != "random cotangent"]
     chosen = st.pills(
         "Lines", offered, selection_mode="multi", default=offered[:2], key=f"{key}-lines", label_visibility="collapsed"
@@ -75,15 +60,17 @@ def pick(key: str, results: Sequence[Data]) -> Picked:
     return Picked("Depth", tuple(name for name in offered if name in chosen) or (offered[0],), str(statistic))
 
 
-def draw(picked: Picked, result: Data, key: str, together: Sequence[Data], *, presenter: bool) -> None:
+def draw(
+    picked: Picked, result: GradientResult, key: str, together: Sequence[GradientResult], *, presenter: bool
+) -> None:
     """Headline numbers and the picked view of one result; ``together``: all results that share its axes."""
-    if not result["layers"]:
+    if not result.layers:
         return
     _metrics(picked.view, result, key, short=len(together) > 1)
     height = 600 if presenter else 440
     if picked.view == "Depth":
-        domain = depth.domain_of([r["layers"] for r in together], picked.quantities, picked.statistic)
-        what = result["layers"], picked.quantities, picked.statistic, theme(), domain
+        domain = depth.domain_of([r.layers for r in together], picked.quantities, picked.statistic)
+        what = result.layers, picked.quantities, picked.statistic, theme(), domain
         _chart(
             depth.depth_chart(*what, height=height, font_px=18 if presenter else 12, narrow=len(together) > 1),
             key,
@@ -98,27 +85,27 @@ def draw(picked: Picked, result: Data, key: str, together: Sequence[Data], *, pr
     _conditions(result)
 
 
-def _shares(result: Data, key: str, height: int) -> None:
-    chart = depth.shares_chart(result["layers"], theme(), height=height)
+def _shares(result: GradientResult, key: str, height: int) -> None:
+    chart = depth.shares_chart(result.layers, theme(), height=height)
     if chart is None:
         st.text("No share was measured: no activation function with bounds, and no gradient.")
     else:
         _chart(chart, key, "shares")
 
 
-def _clipping(result: Data, key: str, height: int) -> None:
-    if result["clipping"]["kind"] == "none" or not result["clipping"]["steps"]:
+def _clipping(result: GradientResult, key: str, height: int) -> None:
+    if result.clipping.kind == "none" or not result.clipping.steps:
         st.text("This run does not clip.")
         return
-    _chart(clipping.norms_chart(result["clipping"], theme(), height=height * 12 // 20), key, "norms")
-    _chart(clipping.layers_chart(result["layers"], theme(), height=height * 12 // 20), key, "clipped")
+    _chart(clipping.norms_chart(result.clipping, theme(), height=height * 12 // 20), key, "norms")
+    _chart(clipping.layers_chart(result.layers, theme(), height=height * 12 // 20), key, "clipped")
 
 
 def _chart(chart: depth.Layered | alt.Chart, key: str, name: str) -> None:
     st.altair_chart(chart, key=f"{key}-{name}", width="stretch")
 
 
-def _metrics(view: str, result: Data, key: str, *, short: bool) -> None:
+def _metrics(view: str, result: GradientResult, key: str, *, short: bool) -> None:
     """Three numbers in a row; the same place in every view, so that nothing jumps."""
     with st.container(key=f"{key}-headline"):
         for column, (name, value, against) in zip(st.columns(3), _NUMBERS[view](result), strict=False):
@@ -129,64 +116,60 @@ def _metrics(view: str, result: Data, key: str, *, short: bool) -> None:
                     st.caption(against)
 
 
-def _depth_numbers(result: Data) -> list[tuple[str, str, str]]:
-    head, prediction = result["headline"], result["prediction"]
-    slope, predicted = head["decades_per_layer"], prediction["decades_per_layer"]
-    measured = prediction["measured_decades_per_layer"]
-    inner = [layer["name"] for layer in result["layers"] if layer["inner"]]
+def _depth_numbers(result: GradientResult) -> list[tuple[str, str, str]]:
+    head, prediction = result.headline, result.prediction
+    slope, predicted = head.decades_per_layer, prediction.decades_per_layer
+    measured = prediction.measured_decades_per_layer
+    inner = [layer.name for layer in result.layers if layer.inner]
     ends = f"activation gradient, {inner[0]} / {inner[-1]}" if inner else "activation gradient"
-    numbers = [("First / last layer", text(head["activation_grad_ratio"]), ends)]
+    numbers = [("First / last layer", text(head.activation_grad_ratio), ends)]
     numbers.append(("Decades per layer", text(slope), "of the activation gradient on its way back"))
     if predicted is not None:
         numbers.append(
             (
                 "Predicted",
                 text(predicted),
-                f"½·log₁₀ χ with χ = {text(prediction['chi'])}; random cotangent measured: {text(measured)}",
+                f"½·log₁₀ χ with χ = {text(prediction.chi)}; random cotangent measured: {text(measured)}",
             )
         )
     else:
-        numbers.append(("Predicted", "–", prediction["reason"].partition(":")[0]))
+        numbers.append(("Predicted", "–", prediction.reason.partition(":")[0]))
     return numbers
 
 
-def _training_numbers(result: Data) -> list[tuple[str, str, str]]:
-    first = result["loss"][0] if result["loss"] else None
+def _training_numbers(result: GradientResult) -> list[tuple[str, str, str]]:
+    first = result.loss[0] if result.loss else None
     numbers = [
         (
             "Loss",
-            f"{text(first)} → {text(result['final_loss'])}",
-            f"{result['loss_name']}, {len(result['loss'])} steps",
+            f"{text(first)} → {text(result.final_loss)}",
+            f"{result.loss_name}, {len(result.loss)} steps",
         )
     ]
-    if result["first_nonfinite"]:
-        where = result["first_nonfinite"]
-        numbers.append(
-            ("First non-finite", f"step {result['first_nonfinite_step']}", f"{where['layer']}: {where['operation']}")
-        )
+    if result.first_nonfinite:
+        where = result.first_nonfinite
+        numbers.append(("First non-finite", f"step {result.first_nonfinite_step}", f"{where.layer}: {where.operation}"))
     return numbers
 
 
-def _clip_numbers(result: Data) -> list[tuple[str, str, str]]:
-    found = result["clipping"]
-    if not found["steps"]:
+def _clip_numbers(result: GradientResult) -> list[tuple[str, str, str]]:
+    found = result.clipping
+    if not found.steps:
         return []
-    first = found["steps"][0]
-    returned = "nothing is returned" if first["returned"] is None else f"returned {text(first['returned'])}"
+    first = found.steps[0]
+    returned = "nothing is returned" if first.returned is None else f"returned {text(first.returned)}"
     return [
-        ("Norm at step 1", f"{text(first['norm_before'])} → {text(first['norm_after'])}", returned),
-        ("Cosine", text(first["cosine"]), "before against after; 1 keeps the direction"),
-        ("Steps clipped", f"{found['clipped_share']:.0%}", f"of {len(found['steps'])}, limit {text(found['limit'])}"),
+        ("Norm at step 1", f"{text(first.norm_before)} → {text(first.norm_after)}", returned),
+        ("Cosine", text(first.cosine), "before against after; 1 keeps the direction"),
+        ("Steps clipped", f"{found.clipped_share:.0%}", f"of {len(found.steps)}, limit {text(found.limit)}"),
     ]
 
 
-def _share_numbers(result: Data) -> list[tuple[str, str, str]]:
+def _share_numbers(result: GradientResult) -> list[tuple[str, str, str]]:
     numbers = []
     for name in ("zero in fp16", "saturated", "silent units"):
         found = [
-            (layer[depth.SHARES[name]], layer["name"])
-            for layer in result["layers"]
-            if layer[depth.SHARES[name]] is not None
+            (share, layer.name) for layer in result.layers if (share := getattr(layer, depth.SHARES[name])) is not None
         ]
         if found:
             share, layer = max(found, key=lambda pair: pair[0])
@@ -197,16 +180,16 @@ def _share_numbers(result: Data) -> list[tuple[str, str, str]]:
 _NUMBERS = {"Depth": _depth_numbers, "Training": _training_numbers, "Clipping": _clip_numbers, "Shares": _share_numbers}
 
 
-def _conditions(result: Data) -> None:
+def _conditions(result: GradientResult) -> None:
     """What a norm must be read with."""
-    parts = [f"loss: {result['loss_name']}"]
-    if result["settings"]["family"] != "own":
-        parts.append(f"{result['settings']['reduction']} over {result['batch_size']} samples")
-    elif result["batch_size"]:
-        parts.append(f"{result['batch_size']} samples")
-    parts.append(f"{result['dtype']}, {result['parameters']:,} parameters")
-    if result["instrument_s"] is not None:
-        cost = float(result["instrument_s"])
+    parts = [f"loss: {result.loss_name}"]
+    if result.settings["family"] != "own":
+        parts.append(f"{result.settings['reduction']} over {result.batch_size} samples")
+    elif result.batch_size:
+        parts.append(f"{result.batch_size} samples")
+    parts.append(f"{result.dtype}, {result.parameters:,} parameters")
+    if result.instrument_s is not None:
+        cost = result.instrument_s
         parts.append(
             f"watching costs {seconds_text(cost)} a step"
             if cost > 0
@@ -215,7 +198,7 @@ def _conditions(result: Data) -> None:
     st.caption(" · ".join(parts))
 
 
-def text(value: Any) -> str:
+def text(value: float | None) -> str:
     if value is None:
         return "–"
-    return f"{float(value):.3g}".replace("-", "−") if math.isfinite(float(value)) else number_text(float(value))
+    return f"{value:.3g}".replace("-", "−") if math.isfinite(value) else number_text(value)

@@ -1,7 +1,8 @@
-"""The tables behind the figures of gradient flow: wire form of a result -> rows with the help of each column."""
+"""The tables behind the figures of gradient flow: records -> rows with the help of each column."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,10 +11,9 @@ import streamlit as st
 
 from components.gradient_flow.figures import text
 from lab.quantities import number_text
+from lab.records.gradients import GradientResult
 
-Data = Mapping[str, Any]
 _ROWS = 5_000
-_NAMED = ("NaN", "Infinity", "-Infinity")
 _SCIENTIFIC, _PERCENT = "%.3g", "percent"
 _COLUMNS = {
     "name": ("layer", "Module, or position in the network.", None),
@@ -60,20 +60,20 @@ _CLIP_COLUMNS = {
 }
 
 
-def draw_tables(result: Data, key: str) -> None:
+def draw_tables(result: GradientResult, key: str) -> None:
     """The numbers behind the figures; nothing where nothing was measured."""
-    if not result["layers"]:
+    if not result.layers:
         return
     layers, steps, clipped = st.tabs(["Layers", "Steps", "Clipping"])
     with layers:
-        _table(result["layers"], _COLUMNS, f"{key}-layers")
-        if result["layers_cut"]:
-            st.caption(f"{result['layers_cut']} more layers are not kept.")
+        _table([vars(layer) for layer in result.layers], _COLUMNS, f"{key}-layers")
+        if result.layers_cut:
+            st.caption(f"{result.layers_cut} more layers are not kept.")
     with steps:
         _table(_step_rows(result), _STEP_COLUMNS, f"{key}-steps")
     with clipped:
-        _table(result["clipping"]["steps"], _CLIP_COLUMNS, f"{key}-clip")
-        norms = result["clipping"]["total_norms"]
+        _table([vars(step) for step in result.clipping.steps], _CLIP_COLUMNS, f"{key}-clip")
+        norms = result.clipping.total_norms
         if norms:
             words = ", ".join(
                 f"{'' if 'sum' in name else 'type '}{name} {text(value)}" for name, value in norms.items()
@@ -81,19 +81,24 @@ def draw_tables(result: Data, key: str) -> None:
             st.caption(f"Norm of all gradients at step 1, before clipping: {words}.")
 
 
-def _step_rows(result: Data) -> list[dict[str, Any]]:
+def _step_rows(result: GradientResult) -> list[dict[str, Any]]:
     quantities = [name for name in _STEP_COLUMNS if name not in ("step", "layer")]
     return [
-        {"step": s["step"], "layer": layer["name"], **{q: s[q][i] if i < len(s[q]) else None for q in quantities}}
-        for s in result["steps"]
-        for i, layer in enumerate(result["layers"])
+        {
+            "step": step.step,
+            "layer": layer.name,
+            **{q: values[i] if i < len(values) else None for q, values in of.items()},
+        }
+        for step in result.steps
+        for of in [{quantity: getattr(step, quantity) for quantity in quantities}]
+        for i, layer in enumerate(result.layers)
     ]
 
 
-def _table(rows: Sequence[Data], known: Mapping[str, tuple[str, str, str | None]], key: str) -> None:
+def _table(rows: Sequence[Mapping[str, Any]], known: Mapping[str, tuple[str, str, str | None]], key: str) -> None:
     """Only the columns in which something stands."""
     columns = {name: about for name, about in known.items() if any(row[name] not in (None, "") for row in rows)}
-    odd = {name for name in columns if any(row[name] in _NAMED for row in rows)}  # a table shows NaN as None
+    odd = {name for name in columns if any(_is_odd(row[name]) for row in rows)}  # a table shows NaN as None
     shown = [{name: _cell(row[name]) if name in odd else row[name] for name in columns} for row in rows[:_ROWS]]
     configs = {
         name: _column(label, about, None if name in odd else form) for name, (label, about, form) in columns.items()
@@ -109,5 +114,9 @@ def _column(label: str, about: str, number_format: str | None) -> Any:
     return st.column_config.NumberColumn(label, help=about or None, format=number_format)
 
 
-def _cell(value: Any) -> str | None:
-    return None if value is None else number_text(float(value))
+def _is_odd(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _cell(value: float | None) -> str | None:
+    return None if value is None else number_text(value)

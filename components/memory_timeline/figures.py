@@ -57,17 +57,6 @@ def theme() -> Theme:
     return "dark" if st.context.theme.type == "dark" else "light"
 
 
-def headline_numbers(result: MemoryResult) -> dict[str, float]:
-    """What two runs are compared by."""
-    found: dict[str, float] = {
-        "peak_bytes": result.peak.bytes,
-        **{f"{CATEGORY_TEXTS[n]}_bytes": b for n, b in result.peak.categories.items() if b},
-    }
-    if result.step_s:
-        found["step_s"] = result.step_s.median
-    return found | {"recomputed operations": result.recomputed_ops}
-
-
 def choose_view(key: str) -> str:
     """The segmented control above the figure; the view is not part of the experiment."""
     chosen = st.segmented_control(
@@ -272,10 +261,19 @@ def _unseen_text(result: MemoryResult) -> str:
     where = f", at {table.op[row]} in {table.module[row]}" if result.unseen_bytes else ""
     at_peak = table.unseen[result.peak.row]
     return (
-        f"One more run under the profiler saw the allocator hold up to {bytes_text(result.unseen_bytes)} that the dispatcher "
-        f"does not see{where}; {bytes_text(at_peak)} at the peak. Workspaces inside a kernel, packed weights, random-number states. "
-        "It is the dashed line of the timeline and not part of the peak."
+        f"The allocator held up to {bytes_text(result.unseen_bytes)} that the dispatcher does not see{where}; "
+        f"{bytes_text(at_peak)} at the peak, which counts them. Workspaces inside a kernel, packed weights, random-number "
+        f"states, put on the operation that asked for them. {_bare_text(result)}"
     )
+
+
+def _bare_text(result: MemoryResult) -> str:
+    bare = result.bare_peak_bytes
+    if bare is None:
+        return ""
+    gap = result.peak.bytes - bare
+    beside = "the same" if gap == 0 else f"{bytes_text(abs(gap))} {'less' if gap > 0 else 'more'}"
+    return f"Run once more without the instrument, the allocator's peak was {bytes_text(bare)}: {beside}."
 
 
 def _allocator(result: MemoryResult, key: str) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import streamlit as st
 
 from components.frame.page_state import PageState
 from lab.quantities import bytes_text, number_text, seconds_text
+from lab.records.profiling import Reading, Trap
 
 _UNITS = {
     "s": seconds_text, "bytes": bytes_text, "ratio": lambda value: f"× {value:.2f}", "count": lambda value: f"{value:,.0f}",
@@ -16,36 +14,36 @@ _UNITS = {
 }  # fmt: skip
 
 
-def traps(state: PageState, trap: Mapping[str, Any] | None, key: str, *, wide: bool) -> None:
+def traps(state: PageState, trap: Trap | None, key: str, *, wide: bool) -> None:
     """A menu of the traps, and the one that was tried: as written and repaired, with what each gave."""
     names = [name for name in state.knobs["trap"].choices if name != "none"]
     with st.container(key=f"{key}-traps"):
         st.pills(
             "Try one", names, format_func=lambda name: name.replace("_", " "), key=f"{key}-trap-menu",
-            default=trap["name"] if trap else None, on_change=_spring, args=(state, f"{key}-trap-menu"),
+            default=trap.name if trap else None, on_change=_spring, args=(state, f"{key}-trap-menu"),
         )  # fmt: skip
         if trap is None:
             st.text("Choose one. Both programs run here, as they are printed.")
             return
-        st.subheader(trap["title"].capitalize(), anchor=False)
-        st.text(trap["explanation"])
+        st.subheader(trap.title.capitalize(), anchor=False)
+        st.text(trap.explanation)
         places = st.columns(2) if wide else [st.container(), st.container()]
-        for place, program, name in zip(places, ("as written", "repaired"), ("code", "repaired"), strict=True):
+        for place, program, code in zip(places, ("as written", "repaired"), (trap.code, trap.repaired), strict=True):
             with place, st.container(border=True):
                 st.markdown(f"**{program.capitalize()}**")
-                _readings([r for r in trap["readings"] if r["program"] == program])
-                if program == "as written" and trap["message"]:
-                    st.code(trap["message"], language=None, wrap_lines=True)
-                st.code(trap[name], language="python")
+                _readings([reading for reading in trap.readings if reading.program == program])
+                if program == "as written" and trap.message:
+                    st.code(trap.message, language=None, wrap_lines=True)
+                st.code(code, language="python")
 
 
-def _readings(readings: list[Mapping[str, Any]]) -> None:
+def _readings(readings: list[Reading]) -> None:
     with st.container(horizontal=True, gap="medium"):
         for reading in readings:
-            value, show = reading["value"], _UNITS[reading["unit"]]
+            value, show = reading.value, _UNITS[reading.unit]
             text = value if isinstance(value, str) else "not measured" if value is None else show(value)
-            note = f"  \n:small[:gray[{reading['note']}]]" if reading["note"] else ""
-            st.markdown(f"**{text}** {reading['name']}{note}", width="content")
+            note = f"  \n:small[:gray[{reading.note}]]" if reading.note else ""
+            st.markdown(f"**{text}** {reading.name}{note}", width="content")
 
 
 def _spring(state: PageState, menu: str) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from components.frame.experiment import ExperimentPage, Side
+from components.frame import experiment as frame
 from components.frame.page_state import PageState
 from components.kit.palette import STEP, Theme
 from components.op_profile.charts.step import ceiling_chart, ceiling_rows, parts_of, step_chart, step_limit
@@ -19,8 +19,10 @@ from components.op_profile.trace_timeline import trace_timeline
 from components.op_profile.traps import traps
 from lab.contract import ParamsError
 from lab.quantities import number_text, seconds_text
+from lab.records.profiling import Ceilings, ProfileResult, Spread, Verdict
 
-Data = Mapping[str, Any]
+Page = frame.ExperimentPage[ProfileResult]
+Side = frame.Side[ProfileResult]
 VIEWS = ("Step", "Operators", "Timeline", "Ceilings", "Kernels", "Traps")
 
 
@@ -34,66 +36,66 @@ def chosen_view(state: PageState) -> str:
     return st.segmented_control("View", VIEWS, required=True, key=key, label_visibility="collapsed") or VIEWS[0]
 
 
-def draw_view(view: str, page: ExperimentPage, side: Side) -> None:
+def draw_view(view: str, page: Page, side: Side) -> None:
     """One view of one result."""
-    result = side.wire
+    result = side.result
     if view == "Traps":
-        traps(page.state, result["trap"], side.key, wide=page.presenting)
-    elif result["step"] is not None:
+        traps(page.state, result.trap, side.key, wide=page.presenting)
+    elif result.step is not None:
         _verdict(page, side)
         _DRAWN[view](page, side, result)
 
 
-def _verdict(page: ExperimentPage, side: Side) -> None:
-    result = side.wire
-    verdict, overhead = result["verdict"], result["overhead"]
-    bare = overhead["bare_s"]
+def _verdict(page: Page, side: Side) -> None:
+    result = side.result
+    verdict, overhead = result.verdict, result.overhead
+    if verdict is None or overhead is None:
+        return
+    bare = overhead.bare_s
     with st.container(border=True, key=f"{side.key}-verdict", gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-            share = verdict["shares"][verdict["bound"]]
+            share = verdict.shares[verdict.bound]
             st.markdown(
-                f"**Bound by {_BOUND[verdict['bound']]}**: {share:.0%} of the step",
+                f"**Bound by {_BOUND[verdict.bound]}**: {share:.0%} of the step",
                 width="content",
-                help=verdict["text"],
+                help=verdict.text,
             )
             _next_step(page, side, verdict)
-        numbers = [
-            ("step", seconds_text(bare["median"]), f"bare; {seconds_text(bare['min'])} to {seconds_text(bare['max'])}")
-        ]
+        numbers = [("step", seconds_text(bare.median), f"bare; {seconds_text(bare.min)} to {seconds_text(bare.max)}")]
         numbers += [
             (_BOUND[name].removeprefix("the "), f"{share:.0%}", "of the step")
-            for name, share in verdict["shares"].items()
-            if name != verdict["bound"] and (share >= 0.005 or name in ("host", "device"))
+            for name, share in verdict.shares.items()
+            if name != verdict.bound and (share >= 0.005 or name in ("host", "device"))
         ]
-        cost = f"× {overhead['ratio']:.2f}" if overhead["ratio"] > 1.02 else "≈ × 1"
-        numbers.append(("profiler", cost, f"{overhead['events_per_step']:,} events a step"))
-        if result["ceilings"] and (reached := _reached(result)):
+        cost = f"× {overhead.ratio:.2f}" if overhead.ratio > 1.02 else "≈ × 1"
+        numbers.append(("profiler", cost, f"{overhead.events_per_step:,} events a step"))
+        if result.ceilings and (reached := _reached(result, bare, result.ceilings)):
             numbers.append(("arithmetic", f"{reached:.0%}", "of a large matmul"))
         with st.container(horizontal=True, gap="medium"):
             for name, value, against in numbers:
                 st.markdown(f"**{value}** {name}  \n:small[:gray[{against}]]", width="content")
 
 
-def _reached(result: Data) -> float:
+def _reached(result: ProfileResult, bare_s: Spread, ceilings: Ceilings) -> float:
     """FLOP/s of the fastest bare step against those of the matmul."""
-    flops = sum(count for count in result["calls"]["flops"] if count is not None) / result["profiled_steps"]
-    return flops / result["overhead"]["bare_s"]["min"] / result["ceilings"]["flops_per_s"]
+    flops = sum(count for count in result.calls.flops if count is not None) / result.profiled_steps
+    return flops / bare_s.min / ceilings.flops_per_s
 
 
 _BOUND = {"host": "the host", "device": "the operators", "copies": "copies", "input": "input"}
 
 
-def _next_step(page: ExperimentPage, side: Side, verdict: Data) -> None:
+def _next_step(page: Page, side: Side, verdict: Verdict) -> None:
     """The button that changes one knob, runs, and shows the difference to this result."""
-    if not verdict["next_change"] or page.pinned:
+    if not verdict.next_change or page.pinned:
         return
-    change = {**asdict(side.params), **verdict["next_change"]}
+    change = {**asdict(side.params), **verdict.next_change}
     try:
         type(side.params)(**change)
     except ParamsError:
         return
     st.button(
-        verdict["next_label"], key=f"{side.key}-next", icon=":material/arrow_forward:", help=verdict["next_reason"],
+        verdict.next_label, key=f"{side.key}-next", icon=":material/arrow_forward:", help=verdict.next_reason,
         on_click=_try, args=(page.state, side.job.id, change),
     )  # fmt: skip
 
@@ -104,18 +106,20 @@ def _try(state: PageState, job_id: str, change: dict[str, Any]) -> None:
     state.press_run()
 
 
-def _step(page: ExperimentPage, side: Side, result: Data) -> None:
-    iterations, bare_s, pinned = result["iterations"], result["overhead"]["bare_s"], page.pinned
-    drawn = [other.wire for other in (page.pinned, page.side) if other and other.wire["overhead"]]
-    limit_ms = max(step_limit(one["iterations"], one["overhead"]["bare_s"]) for one in drawn)
+def _step(page: Page, side: Side, result: ProfileResult) -> None:
+    if result.overhead is None:
+        return
+    iterations, bare_s, pinned = result.iterations, result.overhead.bare_s, page.pinned
+    drawn = [other.result for other in (page.pinned, page.side) if other]
+    limit_ms = max(step_limit(one.iterations, one.overhead.bare_s) for one in drawn if one.overhead)
     _legend(parts_of(iterations))
     chart = step_chart(
         iterations, bare_s, theme=theme(), scale=_scale(page), brief=pinned is not None, limit_ms=limit_ms
     )
     st.altair_chart(chart, key=f"{side.key}-step", width="stretch")
-    if result["steps_cut"]:
-        st.caption(result["steps_cut"])
-    for note in result["notes"]:
+    if result.steps_cut:
+        st.caption(result.steps_cut)
+    for note in result.notes:
         st.caption(note)
 
 
@@ -130,22 +134,22 @@ def _legend(parts: list[str]) -> None:
     st.html(f'<div style="display:flex;flex-wrap:wrap;gap:.2rem 1rem;font-size:.88em">{entries}</div>')
 
 
-def _operators(page: ExperimentPage, side: Side, result: Data) -> None:
+def _operators(page: Page, side: Side, result: ProfileResult) -> None:
     operator_table(
-        result["calls"], steps=result["profiled_steps"], group_by=side.params.group_by, device=result["kernels"] is not None,
+        result.calls, steps=result.profiled_steps, group_by=side.params.group_by, device=result.kernels is not None,
         key=f"{side.key}-operators", height=820 if page.presenting else 560,
     )  # fmt: skip
-    if result["places_missing"]:
-        st.caption(result["places_missing"])
+    if result.places_missing:
+        st.caption(result.places_missing)
 
 
-def _timeline(page: ExperimentPage, side: Side, result: Data) -> None:
-    timeline = result["timeline"]
+def _timeline(page: Page, side: Side, result: ProfileResult) -> None:
+    timeline = result.timeline
     trace_timeline(timeline, key=f"{side.key}-timeline", height=820 if page.presenting else 480)
-    drawn = len(timeline["name"])
-    if drawn < timeline["events"]:
+    drawn = len(timeline.name)
+    if drawn < timeline.events:
         st.caption(
-            f"{drawn:,} of {timeline['events']:,} events: {timeline['steps']} of {result['profiled_steps']} profiled steps."
+            f"{drawn:,} of {timeline.events:,} events: {timeline.steps} of {result.profiled_steps} profiled steps."
         )
     st.download_button(
         "Trace for Perfetto", lambda: trace_file(timeline), "trace.json.gz", "application/gzip",
@@ -154,16 +158,18 @@ def _timeline(page: ExperimentPage, side: Side, result: Data) -> None:
     )  # fmt: skip
 
 
-def _ceilings(page: ExperimentPage, side: Side, result: Data) -> None:
-    ceilings = result["ceilings"]
-    threads = f", {ceilings['threads']} thread{'s' * (ceilings['threads'] > 1)}" if ceilings["threads"] else ""
+def _ceilings(page: Page, side: Side, result: ProfileResult) -> None:
+    ceilings = result.ceilings
+    if ceilings is None:
+        return
+    threads = f", {ceilings.threads} thread{'s' * (ceilings.threads > 1)}" if ceilings.threads else ""
     st.caption(
-        f"This device at its best, measured in this run: {number_text(ceilings['flops_per_s'] / 1e9)} GFLOP/s in a matmul of "
-        f"{ceilings['matmul_side']} × {ceilings['matmul_side']} ({ceilings['dtype']}{threads}), "
-        f"{number_text(ceilings['bytes_per_s'] / 1e9)} GB/s in a copy of {ceilings['copy_bytes'] >> 20} MiB, read and write "
+        f"This device at its best, measured in this run: {number_text(ceilings.flops_per_s / 1e9)} GFLOP/s in a matmul of "
+        f"{ceilings.matmul_side} × {ceilings.matmul_side} ({ceilings.dtype}{threads}), "
+        f"{number_text(ceilings.bytes_per_s / 1e9)} GB/s in a copy of {ceilings.copy_bytes >> 20} MiB, read and write "
         "together. Decimal units: G is 10⁹."
     )
-    rows = ceiling_rows(result["operators"], ceilings, device=result["kernels"] is not None)
+    rows = ceiling_rows(result.operators, ceilings, device=result.kernels is not None)
     if not rows:
         st.text("No operator of this step has a known amount of arithmetic or traffic.")
         return
@@ -174,12 +180,12 @@ def _ceilings(page: ExperimentPage, side: Side, result: Data) -> None:
     )
 
 
-def _kernels(page: ExperimentPage, side: Side, result: Data) -> None:
-    table = result["kernels"]
+def _kernels(page: Page, side: Side, result: ProfileResult) -> None:
+    table = result.kernels
     if table is None:
         st.text("Kernels need a CUDA device: on a CPU the operator is the work, and its time is in the operator table.")
         return
-    st.dataframe(pd.DataFrame(table), hide_index=True, key=f"{side.key}-kernels", column_config=_KERNEL_COLUMNS)
+    st.dataframe(pd.DataFrame(vars(table)), hide_index=True, key=f"{side.key}-kernels", column_config=_KERNEL_COLUMNS)
 
 
 _KERNEL_COLUMNS: dict[str, Any] = {
@@ -191,16 +197,16 @@ _KERNEL_COLUMNS: dict[str, Any] = {
         format="percent", help="Estimated share of the warps that an SM can hold."
     ),
 }
-_DRAWN: dict[str, Callable[[ExperimentPage, Side, Data], None]] = {
+_DRAWN: dict[str, Callable[[Page, Side, ProfileResult], None]] = {
     "Step": _step, "Operators": _operators, "Timeline": _timeline, "Ceilings": _ceilings, "Kernels": _kernels,
 }  # fmt: skip
 
 
-def difference(page: ExperimentPage) -> None:
+def difference(page: Page) -> None:
     """Two runs, operator by operator: self time of one step, largest change first."""
-    if page.pinned is None or page.side is None or None in (page.pinned.wire["step"], page.side.wire["step"]):
+    if page.pinned is None or page.side is None or None in (page.pinned.result.step, page.side.result.step):
         return
-    a, b = (_self_by_name(side.wire) for side in (page.pinned, page.side))
+    a, b = (_self_by_name(side.result) for side in (page.pinned, page.side))
     rows = [
         {
             "operator": name,
@@ -218,23 +224,15 @@ def difference(page: ExperimentPage) -> None:
     )  # fmt: skip
 
 
-def _self_by_name(result: Data) -> dict[str, float]:
+def _self_by_name(result: ProfileResult) -> dict[str, float]:
     found: dict[str, float] = {}
-    for name, self_s in zip(result["calls"]["name"], result["calls"]["self_s"], strict=True):
-        found[name] = found.get(name, 0.0) + self_s * 1e3 / result["profiled_steps"]
+    for name, self_s in zip(result.calls.name, result.calls.self_s, strict=True):
+        found[name] = found.get(name, 0.0) + self_s * 1e3 / result.profiled_steps
     return found
 
 
-def _scale(page: ExperimentPage) -> float:
+def _scale(page: Page) -> float:
     return 1.6 if page.presenting else 1.0
-
-
-def headline(result: Any) -> dict[str, float]:
-    """What two runs are compared by. Takes the Result itself."""
-    if result.step is None or result.overhead is None:
-        return {}
-    parts = {name: value for name, value in asdict(result.step).items() if value is not None and name != "total_s"}
-    return {"bare step_s": result.overhead.bare_s.median, **parts, "events a step": result.overhead.events_per_step}
 
 
 def theme() -> Theme:

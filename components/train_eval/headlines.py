@@ -22,27 +22,6 @@ def part(found: T | None) -> T:
     return found
 
 
-def headline_numbers(result: ModesResult) -> dict[str, float]:
-    """What two runs are compared by."""
-    found: dict[str, float] = {}
-    if result.dropout:
-        found |= {
-            "share dropped": result.dropout.dropped_fraction,
-            "mean": result.dropout.mean,
-            "variance": result.dropout.variance,
-        }
-    if result.batchnorm:
-        last = result.batchnorm[-1]
-        found |= {"gap of the modes": last.mode_gap, "gap on fresh data": last.fresh_gap}
-        found |= {"running mean, channel 0": last.running_mean[0]} if last.running_mean else {}
-    if result.switches:
-        here = _chosen_switches(result)
-        found |= {"saved_bytes": here.saved_bytes, "share dropped": here.dropped_fraction, "forward_s": here.forward_s}
-    if result.scan and result.scan.modes:
-        found |= {"gap together": result.scan.modes.gap_together, "modules that change": len(result.scan.modes.modules)}
-    return found  # fmt: skip
-
-
 def _mask_metrics(r: DropoutReading) -> list[Metric]:
     low, high = r.expected_interval
     eval_text = f"{r.eval_dropped_fraction:.1%} dropped"

@@ -51,6 +51,8 @@ class Ran:
     error: BaseException | None = None
     seen: Seen = field(default_factory=Seen)
     """What it trained, for the pages that measure that."""
+    value: Any = None
+    """Of the last line when that is an expression: it lives until the record is read."""
 
 
 def run_typed(params: Any, *, share: float, names: dict[str, Any] | None = None) -> Ran:
@@ -81,7 +83,7 @@ def run_program(source: str, names: dict[str, Any], *, wall_s: float, printed_by
         try:
             tree = check_source(source)
             with as_main(names), Alarm(wall_s):
-                echo = _execute(tree, names)
+                echo, ran.value = _execute(tree, names)
         except BaseException as error:  # noqa: BLE001 - whatever the program raised is what the visitor is shown
             if not _is_a_good_end(error):
                 ran.error, ran.ended = error, _ended(error, wall_s, source)
@@ -89,16 +91,16 @@ def run_program(source: str, names: dict[str, Any], *, wall_s: float, printed_by
     return ran
 
 
-def _execute(tree: ast.Module, names: dict[str, Any]) -> str:
-    """Run it and return the echo of its last line."""
+def _execute(tree: ast.Module, names: dict[str, Any]) -> tuple[str, Any]:
+    """Run it and return the echo of its last line, with its value."""
     last = tree.body[-1] if tree.body else None
     if isinstance(last, ast.Expr):
         tree.body.pop()
     exec(compile(tree, FILE, "exec"), names)
     if not isinstance(last, ast.Expr):
-        return ""
+        return "", None
     value = eval(compile(ast.Expression(last.value), FILE, "eval"), names)
-    return "" if value is None else repr(value)[:4000]
+    return "" if value is None else repr(value)[:4000], value
 
 
 @contextlib.contextmanager

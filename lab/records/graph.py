@@ -10,7 +10,19 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lab.contract import Fault
-from lab.records.program import Said
+from lab.records.operations import (
+    Checked,
+    Cleared,
+    Custom,
+    Hook,
+    Made,
+    Mode,
+    NonFinite,
+    OptimizerStep,
+    Refused,
+    Written,
+)
+from lab.records.program import Repair, Said
 
 Plain = Any
 Kind = Literal["leaf", "function", "view", "in-place", "custom", "checkpoint", "output"]
@@ -49,6 +61,12 @@ class Saved:
     """Line of the first in-place write after it was saved."""
     changed_by: str
     """Operation of that write, such as ``add_``; empty when nothing was written."""
+    freed_line: int | None = None
+    """Line of the pass that freed it."""
+    freed_moment: int | None = None
+    """Operations that had run before that pass."""
+    freed_by: str = ""
+    """Call of that pass, such as ``loss.backward``."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +93,10 @@ class Node:
     grad: Plain
     """For a leaf its ``.grad`` at the end; else the gradient that the last backward pass brought to it."""
     saved: tuple[Saved, ...]
+    moment: int | None = None
+    """Operations that had run before it."""
+    state: int | None = None
+    """The content that it made, as in ``Made``."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +133,16 @@ class Cut:
     """The program's name for the connected input, or empty."""
     target: str
     """The program's name for the result, or empty."""
+    module: str | None = None
+    """Module that ran it."""
+    reaches: bool = False
+    """Its result went into the loss, or into the root of a pass."""
+    number: Plain = None
+    """What it gave to Python where that is plain data."""
+    state: int | None = None
+    """Content of its result, as in ``Made``."""
+    source_state: int | None = None
+    """Content that it was given."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +162,7 @@ class Named:
     grad_fn: str
     """Class of its node, empty when it has none."""
     line: int | None
+    is_parameter: bool = False
 
 
 @dataclass(frozen=True)
@@ -171,6 +204,18 @@ class Pass:
     """Steps that were run but not kept here."""
     error: str
     """Message of the error that ended it, or empty."""
+    inputs: tuple[str, ...] | None = None
+    """Names of the tensors that the call was asked about; None when it fills the leaves."""
+    moment: int = 0
+    """Operations that had run before it."""
+    roots: tuple[int, ...] = ()
+    """Contents, as in ``Made``, that it started from."""
+    input_states: tuple[int, ...] = ()
+    """Contents, as in ``Made``, of ``inputs``."""
+    caller: str = ""
+    """Library function that called the engine for the program, such as ``gradcheck``; empty for the program itself."""
+    length: int = 0
+    """Nodes that were walked just before it."""
 
 
 @dataclass(frozen=True)
@@ -210,3 +255,31 @@ class GraphResult(Said):
     """torchviz's picture as DOT text."""
     no_classic: str = ""
     """Why torchviz cannot draw this graph; empty when it can."""
+    code: str = ""
+    """The program."""
+    loss_state: int | None = None
+    """The content, as in ``made``, of the tensor called ``loss``, else of the root."""
+    made: tuple[Made, ...] = ()
+    """Contents of tensors on the way to losses, to refused operations and to NaN, with the operations that made them."""
+    refused: tuple[Refused, ...] = ()
+    """Operations that torch refused, also those whose error the program caught."""
+    written: tuple[Written, ...] = ()
+    """In-place writes, the harmless ones as well."""
+    nonfinite: tuple[NonFinite, ...] = ()
+    """Operations with which NaN or infinity began."""
+    hooks: tuple[Hook, ...] = ()
+    steps: tuple[OptimizerStep, ...] = ()
+    cleared: tuple[Cleared, ...] = ()
+    """Gradients that were set to None or zero."""
+    modes: tuple[Mode, ...] = ()
+    """Switches of the gradient mode."""
+    custom: tuple[Custom, ...] = ()
+    """Functions with a backward in Python."""
+    checked: tuple[Checked, ...] = ()
+    """Derivatives beside differences in float64."""
+    repairs: tuple[Repair, ...] = ()
+    """Edits that were run."""
+    without_fast_path: tuple[str, ...] = ()
+    """Modules that ran step by step because their operations were watched; alone they would have run one fused operation."""
+    asks_for_gradients: bool = True
+    """The program made a tensor require gradients, or built a module."""

@@ -17,11 +17,13 @@ CATEGORY_TEXTS = {
     "saved": "saved activations",
     "recomputed": "recomputed",
     "inputs": "inputs",
+    "held": "held by the program",
     "temporaries": "temporaries",
+    "workspaces": "workspaces",
 }
 """The categories as they are printed."""
 CATEGORIES = tuple(CATEGORY_TEXTS)
-"""In stacking order from the bottom. A storage is counted in the first one that fits; see ``memory_track``."""
+"""In stacking order from the bottom. A storage is counted in the first one that fits; see ``lab.instruments.memory``."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,14 @@ class Timeline:
     saved: tuple[int, ...]
     recomputed: tuple[int, ...]
     inputs: tuple[int, ...]
+    held: tuple[int, ...]
+    """The program keeps it, by a name or in an object: it was there before the run, or outlives its phase."""
     temporaries: tuple[int, ...]
+    """Born and gone within one phase."""
+    workspaces: tuple[int, ...]
+    """In the allocator, and not seen by the dispatcher: 0 in a prediction."""
     unseen: tuple[int, ...] | None = None
-    """Alive at that operation in the allocator and not seen by the dispatcher; None when it was not measured."""
+    """The same as ``workspaces``; None when it was not measured."""
 
     def totals(self) -> list[int]:
         """Bytes over all categories, a row each."""
@@ -140,6 +147,32 @@ class SavedTensor:
     """Category of that storage: a saved parameter costs nothing more."""
     kept: bool
     """False: recomputed when backward asks for it."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Storages that are alive when the last step is over, born in one step at one place and held in one way."""
+
+    step: int
+    """In which they were born; -1 for before the run."""
+    op: str
+    phase: str
+    module: str
+    line: int | None
+    shape: str
+    dtype: str
+    bytes: int
+    count: int
+    name: str
+    """Path of what holds them, as the program writes it, ``*`` for each index; empty when nothing found does."""
+    kind: str
+    """variable, attribute, list, dict, closure, hook, context (of a custom Function), or empty."""
+    holds: str
+    """tensor: the thing itself; view: a smaller view of it; graph: a graph that saved it and that a tensor so named holds."""
+    view_bytes: int
+    """Of the views, all together; 0 where the holder has it whole."""
+    with_graph: bool
+    """The tensor that is held has a graph."""
 
 
 @dataclass(frozen=True)
@@ -325,10 +358,14 @@ class MemoryResult(Said):
     saved_bytes: int
     """Of the distinct storages that only autograd keeps."""
     dtypes: tuple[OpDtype, ...]
+    kept: tuple[Kept, ...]
+    """Alive after the last step besides parameters, their gradients, buffers, inputs and optimizer state; largest first."""
     unseen_bytes: int | None
     """At the worst instant: in the allocator, and not seen by the dispatcher."""
     unseen_reason: str
     """Why it was not measured; empty otherwise."""
+    bare_peak_bytes: int | None
+    """Peak of the same training without the instrument, from the allocator's events; None as ``unseen_bytes`` is."""
     step_s: Seconds | None
     tracked_step_s: float | None
     """One step with the instrument: what it costs."""

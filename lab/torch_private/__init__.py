@@ -7,13 +7,21 @@ which ends the run with one clear refusal; ``missing`` says why a part of a page
 """
 
 from lab.contract import NotAvailableError
+from lab.torch_private.allocator_events import Allocation, allocator_events
+from lab.torch_private.engine_sums import (
+    called_by_engine,
+    engine_alone_holds,
+    feeders,
+    listen_to_engine,
+    stop_listening_to_engine,
+)
 from lab.torch_private.names import (
     GET_DATA,
+    SET_GRAD,
     DataDependentOutputException,
     FakeMode,
     FakeTensor,
     TorchDispatchMode,
-    allocations,
     base,
     can_decompose,
     cuda_snapshot,
@@ -45,6 +53,8 @@ from lab.torch_private.self_tests import SELF_TESTS, missing, require
 __all__ = [
     "GET_DATA",
     "SELF_TESTS",
+    "SET_GRAD",
+    "Allocation",
     "CustomFunctions",
     "DataDependentOutputException",
     "EngineRuns",
@@ -52,10 +62,13 @@ __all__ = [
     "FakeTensor",
     "NotAvailableError",
     "TorchDispatchMode",
-    "allocations",
+    "allocator_events",
     "base",
+    "called_by_engine",
     "can_decompose",
     "cuda_snapshot",
+    "engine_alone_holds",
+    "feeders",
     "has_dispatch_mode",
     "in_backward",
     "is_custom",
@@ -64,6 +77,7 @@ __all__ = [
     "is_traceable_wrapper_subclass",
     "is_wrapped",
     "leaf_of",
+    "listen_to_engine",
     "missing",
     "no_subclass_functions",
     "node_metadata",
@@ -76,6 +90,7 @@ __all__ = [
     "running_node",
     "saved_slots",
     "sparse_parts",
+    "stop_listening_to_engine",
     "storage_key",
     "storage_reference",
     "version",

@@ -43,6 +43,8 @@ else:
 RAW = "_raw_saved_"
 GET_DATA: Any = getattr(getattr(torch.Tensor, "data", None), "__get__", None)
 """What a TorchFunctionMode sees for ``tensor.data``; equal to it, not the same object."""
+SET_GRAD: Any = getattr(getattr(torch.Tensor, "grad", None), "__set__", None)
+"""What it sees for ``tensor.grad = ...``."""
 
 
 def saved_slots(node: Node) -> Iterator[tuple[str, Any]]:
@@ -176,22 +178,6 @@ class FakeMode(FakeTensorMode):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FakeMode:
         return self
-
-
-def allocations(profile: torch.profiler.profile) -> list[tuple[int, int]]:
-    """(address, signed bytes) of every allocation and release that a finished profile saw, in order of time.
-
-    Read from the profiler's own tree, which needs no file.
-    """
-    allocation = _C._profiler._EventType.Allocation
-    found, todo = [], list(profile.profiler.kineto_results.experimental_event_tree())  # pyright: ignore
-    while todo:
-        event = todo.pop()
-        todo.extend(event.children)
-        if event.tag == allocation:
-            fields: Any = event.typed[1]
-            found.append((event.start_time_ns, fields.ptr, fields.alloc_size))
-    return [(address, size) for _, address, size in sorted(found, key=lambda row: row[0])]
 
 
 def record_cuda_history(on: bool) -> None:

@@ -10,9 +10,9 @@ import torch
 
 
 class CustomFunctions:
-    """Context manager that reports the result of every ``Function.apply``, which no TorchFunctionMode sees."""
+    """Context manager that reports (class, arguments, result) of every ``Function.apply``, which no TorchFunctionMode sees."""
 
-    def __init__(self, report: Callable[[Any], None]) -> None:
+    def __init__(self, report: Callable[[type, tuple[Any, ...], Any], None]) -> None:
         self.running = 0
         """How many calls of ``apply`` are under way."""
         self._report = report
@@ -27,7 +27,7 @@ class CustomFunctions:
                 result = original.__get__(None, cls)(*args, **kwargs)  # a classmethod in Python or, from 2.15 on, in C
             finally:
                 self.running -= 1
-            report(result)
+            report(cls, args, result)
             return result
 
         torch.autograd.Function.apply = classmethod(apply)  # pyright: ignore[reportAttributeAccessIssue]

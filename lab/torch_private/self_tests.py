@@ -135,11 +135,11 @@ def _custom_functions() -> None:
 
     seen, apply = [], torch.autograd.Function.__dict__["apply"]
     x = torch.ones(1, requires_grad=True)
-    with private.CustomFunctions(seen.append):
+    with private.CustomFunctions(lambda *call: seen.append(call)):
         y = Twice.apply(x)
     assert torch.autograd.Function.__dict__["apply"] is apply, "Function.apply is not put back"
     assert len(seen) == 1, f"one call of a Function was seen {len(seen)} times"
-    assert seen[0] is y
+    assert seen[0] == (Twice, (x,), y)
     assert y.item() == 2, f"a watched Function gave {y.item()} for 2"
     assert private.is_custom(y.grad_fn), "a Function in Python is taken for one of torch"
     assert not private.is_custom(_sample()[1]), "sigmoid is taken for a Function in Python"
@@ -150,13 +150,14 @@ def _data_reads() -> None:
 
     class Asked(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            asked.append(func == private.GET_DATA)
+            asked.append("data" if func == private.GET_DATA else "set" if func == private.SET_GRAD else "")
             return func(*args, **(kwargs or {}))
 
     x = torch.ones(1)
     with Asked():
         _ = x.data, x.grad
-    assert asked == [True, False], f"reads of data and grad were told as {asked}"
+        x.grad = None
+    assert asked == ["data", "", "set"], f"reads of data and grad, and grad = None, were told as {asked}"
 
 
 def _quiet_subclasses() -> None:
@@ -268,8 +269,44 @@ def _allocation_events() -> None:
         kept = torch.zeros(1000)
         address = kept.data_ptr()
         del kept
-    sizes = [size for at, size in private.allocations(profiler) if at == address]
+    sizes = [event.bytes for event in private.allocator_events(profiler)[0] if event.address == address]
     assert sizes == [4000, -4000], f"4,000 bytes taken and given back were seen as {sizes}"
+
+
+def _engine_sums() -> None:
+    """A gradient that two readers send is the engine's alone; one that the program keeps is not."""
+    seen = []
+
+    class Seeing(private.TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func is torch.ops.aten.add.Tensor:
+                seen.append((private.called_by_engine(1), private.engine_alone_holds(args)))
+            return func(*args, **(kwargs or {}))
+
+    def twice(keep: list[Any]) -> None:
+        x = torch.ones(2, requires_grad=True)
+        y = torch.sigmoid(x)
+        first, second = y.sin(), y.cos()
+        node = second.grad_fn
+        assert node is not None
+        node.register_hook(lambda to_inputs, _: keep.append(to_inputs) if keep else None)
+        with Seeing():
+            torch.stack((first, second)).backward(torch.ones(2, 2))
+
+    runs: list[Any] = []
+
+    def around(roots: Any, engine: Callable[[], Any]) -> Any:
+        runs.append(len(private.feeders(roots)))
+        return engine()
+
+    private.listen_to_engine(around)
+    try:
+        twice([])
+        twice([None])
+    finally:
+        private.stop_listening_to_engine(around)
+    assert seen == [(True, True), (True, False)], f"sums of gradients were seen as {seen}"
+    assert runs == [2, 2], f"of the nodes {runs} send a gradient to a place with several"
 
 
 def _profiler_events() -> None:
@@ -329,6 +366,7 @@ SELF_TESTS: dict[str, Callable[[], None]] = {
     "fake tensors": _fake_tensors,
     "profiler events": _profiler_events,
     "allocation events": _allocation_events,
+    "engine sums": _engine_sums,
     "CUDA allocator records": _cuda_allocator_records,
 }
 """Capability, in the plural, and its test."""

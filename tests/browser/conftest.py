@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -107,6 +108,27 @@ def page(browser: Browser, app_url: str) -> Iterator[Page]:
     yield opened
     context.close()
     assert not faults
+
+
+def settle(page: Page) -> None:
+    """Wait until the run is over and the page has drawn its result: what is drawn before may be replaced."""
+    expect(page.get_by_text(re.compile("^Ran in"))).to_be_visible(timeout=90_000)
+    expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
+
+
+def saved_files(page: Page, name: str) -> tuple[str, bytes]:
+    """The SVG and the PNG that the figure's buttons save, under this name."""
+    contents = []
+    for kind in ("SVG", "PNG"):
+        with page.expect_download() as download:
+            page.locator(f'button[title="Download as {kind}"]').click()
+        assert download.value.suggested_filename == f"{name}.{kind.lower()}"
+        contents.append(Path(download.value.path()).read_bytes())
+    svg = contents[0].decode("utf-8")
+    assert "var(" not in svg
+    assert "<image" not in svg
+    assert contents[1].startswith(b"\x89PNG")
+    return svg, contents[1]
 
 
 def _is_foreign(url: str, app_url: str) -> bool:

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import AtRest
+from tests.browser.conftest import AtRest, saved_files
 
 ROOT = Path(__file__).resolve().parents[2]
 Open = Callable[..., Page]
@@ -109,8 +109,9 @@ def test_the_pass_is_walked_by_keyboard_to_its_last_step(figure: Open) -> None:
     page.keyboard.press("Home")
     expect(page.locator(".node .tag.kept")).to_have_count(3)
     page.keyboard.press(" ")
-    expect(page.locator(".position")).to_have_text("step 2 of 6")
+    expect(page.locator(".position")).to_have_text(re.compile("step [2-5] of 6"))  # a second a step: one may be missed
     page.keyboard.press(" ")
+    expect(page.get_by_role("button", name="Play")).to_be_visible()
     position = page.locator(".position").text_content()
     page.wait_for_timeout(1300)
     assert page.locator(".position").text_content() == position
@@ -203,10 +204,7 @@ def test_passes_are_chosen(figure: Open) -> None:
 
 def test_the_picture_is_a_file_that_stands_alone(figure: Open) -> None:
     page = figure("used twice")
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Download as SVG").click()
-    assert download.value.suggested_filename == "autograd-graph.svg"
-    text = Path(download.value.path()).read_text(encoding="utf-8")
+    text, _ = saved_files(page, "autograd-graph")
     root = ElementTree.fromstring(text)
     words = " ".join(root.itertext())
     assert all(word in words for word in ("sigmoid", "loss = ", "kept for backward", "6 nodes"))

@@ -6,12 +6,16 @@ import re
 
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import saved_files, settle
+
 
 def test_the_training_map_is_stepped_by_keyboard(page: Page, app_url: str):
     page.goto(f"{app_url}/gradient_flow?gf-preset=clipping-hides-a-bad-learning-rate")
+    settle(page)
     page.get_by_role("radio", name="Training", exact=True).click()
     field = page.get_by_role("img", name=re.compile("Heat map of 9 layers over 40 training steps"))
     expect(field).to_be_visible()
+    settle(page)
     field.focus()
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
@@ -25,6 +29,17 @@ def test_the_training_map_is_stepped_by_keyboard(page: Page, app_url: str):
     page.keyboard.press("Home")
     page.keyboard.press("Space")
     expect(page.get_by_text(re.compile(r"^step [2-9] of 40$"))).to_be_visible()
+
+
+def test_the_training_map_is_saved_as_shapes(page: Page, app_url: str):
+    page.goto(f"{app_url}/gradient_flow?gf-preset=clipping-hides-a-bad-learning-rate")
+    settle(page)
+    page.get_by_role("radio", name="Training", exact=True).click()
+    expect(page.get_by_role("img", name=re.compile("Heat map of 9 layers"))).to_be_visible()
+    svg, _ = saved_files(page, "training-map")
+    assert all(words in svg for words in ("loss (log)", ">layer 1<", "training step", "NaN or ∞"))
+    assert svg.count("<rect") >= 9 * 40
+    assert "step 40 of 40" not in svg
 
 
 def test_the_figure_over_depth_has_its_legend_and_axes(page: Page, app_url: str):

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import AtRest
+from tests.browser.conftest import AtRest, saved_files, settle
 
 QUERY = "?mt-model=mlp&mt-layers=2&mt-width=32&mt-optimizer=sgd"
 
@@ -16,7 +16,8 @@ QUERY = "?mt-model=mlp&mt-layers=2&mt-width=32&mt-optimizer=sgd"
 def figure(page: Page, app_url: str) -> Page:
     """The page with a small model, measured."""
     page.goto(f"{app_url}/memory_timeline{QUERY}")
-    expect(page.locator(".memory .area").first).to_be_visible(timeout=90_000)
+    settle(page)
+    expect(page.locator(".memory .area").first).to_be_visible()
     return page
 
 
@@ -72,6 +73,12 @@ def test_wheel_drag_and_keys_zoom_and_f_shows_the_whole(figure: Page, at_rest: A
     expect(figure.locator(".memory .grid")).not_to_have_text(before)
     figure.keyboard.press("2")
     expect(ranges).to_have_text("step 2")
+
+
+def test_it_is_saved_without_its_controls(figure: Page):
+    svg, _ = saved_files(figure, "memory-timeline")
+    assert all(words in svg for words in ("peak ", "saved activations", "step 2", " alive", "operation, in the order"))
+    assert all(words not in svg for words in ("all 2 steps", "instant ", ">category<"))
 
 
 def test_the_tooltip_has_exact_numbers(figure: Page, at_rest: AtRest):

@@ -7,16 +7,16 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import AtRest
+from tests.browser.conftest import AtRest, saved_files, settle
 
 QUICK = "op-model=mlp&op-layers=2&op-width=32&op-steps=2&op-warmup=1"
-UNITS = {"ms": 1e-3, "µs": 1e-6, "s": 1.0}
+UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 @pytest.fixture
 def profile(page: Page, app_url: str) -> Page:
     page.goto(f"{app_url}/op_profile?{QUICK}")
-    expect(page.get_by_text(re.compile("^Ran in"))).to_be_visible(timeout=60_000)
+    settle(page)
     return page
 
 
@@ -26,7 +26,7 @@ def view(page: Page, name: str) -> None:
 
 def seconds(text: str) -> float:
     """Of a cell such as "1.53 ms of 33.8 ms": the last number."""
-    value, unit = re.findall(r"([\d.]+) (ms|µs|s)\b", text)[-1]
+    value, unit = re.findall(r"([\d.]+) (ns|µs|ms|s)\b", text)[-1]
     return float(value) * UNITS[unit]
 
 
@@ -71,7 +71,7 @@ def test_the_timeline_answers_keys_and_sums_a_range(profile: Page, at_rest: AtRe
     profile.mouse.move(box["x"] + 350, box["y"] + 60, steps=4)
     profile.mouse.up()
     expect(note).to_contain_text("Self time:")
-    chosen, inside = (seconds(text) for text in re.findall(r"[\d.]+ (?:ms|µs)", note.inner_text())[:2])
+    chosen, inside = (seconds(text) for text in re.findall(r"[\d.]+ (?:ns|µs|ms|s)\b", note.inner_text())[:2])
     parts = [seconds(line) for line in note.locator("li").all_inner_texts()]
     assert inside <= chosen * 1.01
     assert sum(parts) == pytest.approx(inside, rel=0.03)
@@ -106,3 +106,18 @@ def test_the_timeline_zooms_by_wheel_and_by_a_drag_over_its_ruler(profile: Page,
     profile.keyboard.press("Escape")
     profile.keyboard.press("f")
     assert summed() == pytest.approx(whole, rel=0.02)
+
+
+def test_table_and_timeline_are_saved_as_shapes(profile: Page) -> None:
+    view(profile, "Operators")
+    expect(profile.locator(".operators tbody tr").first).to_be_visible()
+    svg, _ = saved_files(profile, "operators")
+    assert all(words in svg for words in ("aten::addmm", "self and total, per step", "FLOP", "Self times: "))
+    assert "Call tree" not in svg
+    view(profile, "Timeline")
+    expect(profile.locator(".timeline .note")).to_contain_text("Drag to sum a range")
+    expect(profile.locator(".operators")).to_have_count(0)  # the view before goes when the run is over
+    svg, _ = saved_files(profile, "timeline")
+    assert all(words in svg for words in (">backward<", ">main thread<", "memory: allocated minus freed"))
+    assert svg.count("<rect") > 50
+    assert all(words not in svg for words in ("Drag to sum", ">Fit<"))

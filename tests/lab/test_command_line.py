@@ -16,7 +16,7 @@ from lab import check
 from lab.execution.executor import Executor
 
 ROOT = Path(__file__).resolve().parents[2]
-KEYS = ["device", "error", "experiment", "findings", "params", "result", "seconds", "versions"]
+KEYS = ["device", "error", "experiment", "findings", "headline", "params", "result", "seconds", "versions"]
 
 
 def lab(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
@@ -111,7 +111,7 @@ def test_a_batch_goes_on_after_bad_lines_and_keeps_its_order(
         {"code": "n = 3\n", "seed": -1},
         {"code": "n = 4\n", "unknown": 1},
         {"code": "while True: pass\n"},
-        {"code": "import os\n"},
+        {"code": "import requests\n"},
         {"code": "n = 7\n", "device": "cuda"},
         {"code": "raise SystemExit\n"},
         {"code": "x = (\n"},
@@ -155,7 +155,7 @@ BAD = {
     "a file that is not there": ["run", "autograd_graph", "--code", "/no/such/file.py"],
     "a batch that is not there": ["run", "autograd_graph", "--batch", "/no/such/file"],
     "another device": ["run", "autograd_graph", "--device", "tpu"],
-    "a program that is too long": ["run", "autograd_graph", "--set", f"code={'x' * 20_000}"],
+    "a program that is too long": ["run", "autograd_graph", "--set", f"code={'x' * 70_000}"],
 }
 
 
@@ -187,6 +187,8 @@ def test_words_for_a_terminal(one_executor: None, capsys: pytest.CaptureFixture[
     assert out.startswith("seen\n")
     assert "RuntimeError on line 3: grad can be implicitly created only for scalar outputs" in out
     assert "Reduce to a scalar first" in out
+    assert "nodes: 2\n" in out
+    assert "kept: 8 B\n" in out  # the 2, which autograd keeps as an int64 tensor
     assert out.splitlines()[-1].startswith("autograd_graph on cpu, torch 2.")
 
 

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import importlib
 import math
-from dataclasses import dataclass
+import pkgutil
+from dataclasses import asdict, dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from lab.contract import Limits, ParamsError, check, field_meanings, knob, knobs, program_knob, silent
+import lab.experiments
+from lab.contract import (
+    LEVELS,
+    Finding,
+    Limits,
+    ParamsError,
+    by_level,
+    check,
+    field_meanings,
+    headline,
+    knob,
+    knobs,
+    offers,
+    program_knob,
+    silent,
+)
 from lab.quantities import bytes_text, number_text, seconds_text
 
 
@@ -32,6 +50,33 @@ class Params:
 
     def __post_init__(self) -> None:
         check(self)
+
+
+PAGES = sorted(module.name for module in pkgutil.iter_modules(lab.experiments.__path__))
+
+
+def test_findings_are_sorted_by_level_and_stay_in_order_within_one() -> None:
+    found = [Finding(level=level, title=title, text="", evidence={}) for level in LEVELS for title in "ab"]
+    mixed = [*found[::2], *found[1::2]]
+    assert by_level(mixed) == found
+    with pytest.raises(TypeError):
+        Finding("fact", "title", "text", {})  # pyright: ignore[reportCallIssue]
+
+
+def test_an_experiment_without_options_offers_everything_and_compares_nothing() -> None:
+    bare = SimpleNamespace(Params=Params)
+    assert offers(bare, asdict(Params())) == knobs(Params)
+    assert headline(bare, object()) == {}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_lesson_has_values_that_its_page_offers(name: str) -> None:
+    experiment = importlib.import_module(f"lab.experiments.{name}")
+    for lesson in experiment.lessons:
+        values = asdict(lesson.params)
+        offered = offers(experiment, values)
+        assert set(offered) <= set(knobs(experiment.Params))
+        assert all(k.check(values[n]) is None for n, k in offered.items()), lesson.title
 
 
 def test_meanings_are_the_first_paragraphs() -> None:

@@ -7,6 +7,7 @@ import json
 
 from streamlit.testing.v1 import AppTest
 
+from lab.records.profiling import Timeline
 from tests.pages.test_every_page import measured, opened, run, until
 
 PAGE = "op_profile.py"
@@ -62,10 +63,11 @@ def test_an_own_model_without_a_program_says_what_to_write():
 def test_the_trace_file_is_what_trace_viewers_read():
     from components.op_profile.trace_file import trace_file
 
-    timeline = {
-        "lanes": ["main thread"], "names": ["step", "aten::mm", "[[2, 3], [3, 4]]"], "lane": [0, 0], "name": [0, 1],
-        "kind": ["range", "op"], "depth": [0, 1], "start_s": [0.0, 1e-6], "duration_s": [5e-6, 2e-6], "shapes": [-1, 2],
-    }  # fmt: skip
+    timeline = Timeline(
+        lanes=("main thread",), names=("step", "aten::mm", "[[2, 3], [3, 4]]"), lane=(0, 0), name=(0, 1),
+        kind=("range", "op"), depth=(0, 1), start_s=(0.0, 1e-6), duration_s=(5e-6, 2e-6), shapes=(-1, 2),
+        memory_s=(), memory_bytes=(), steps=1, events=2,
+    )  # fmt: skip
     events = json.loads(gzip.decompress(trace_file(timeline)))["traceEvents"]
     assert [e["name"] for e in events] == ["thread_name", "ProfilerStep#0", "aten::mm"]
     assert events[2]["args"] == {"Input Dims": [[2, 3], [3, 4]]}

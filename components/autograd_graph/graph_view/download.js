@@ -1,25 +1,7 @@
-// The picture as a file that needs nothing else: styles written into the elements.
+// The whole picture as a file, with its totals and its legend.
 
-import { element, svgElement } from "../../kit/base.js"
-
-const STYLED = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "font-weight", "display", "visibility"]
-const FACE = "'Source Sans 3', 'Source Sans Pro', Helvetica, Arial, sans-serif"
-
-function copyStyles(from, to) {
-  const style = getComputedStyle(from)
-  for (const name of STYLED) to.setAttribute(name, style.getPropertyValue(name))
-  to.removeAttribute("class")
-  if (from.tagName === "text" && from.firstChild) {
-    to.setAttribute("textLength", from.getComputedTextLength().toFixed(1)) // another face keeps the width that was drawn for
-    to.setAttribute("lengthAdjust", "spacingAndGlyphs")
-  }
-  const moved = from.dataset?.at
-  if (moved) {
-    to.removeAttribute("style")
-    to.setAttribute("transform", `translate(${moved})`)
-  }
-  for (let i = 0; i < from.children.length; i++) copyStyles(from.children[i], to.children[i])
-}
+import { svgElement } from "../../kit/base.js"
+import { copyStyles, svgFile } from "../../kit/save.js"
 
 // `heading` is a list of lines above the picture; `legend` a list of {text, fill, line, dash}.
 export function pictureFile(world, stage, heading, legend) {
@@ -42,16 +24,5 @@ export function pictureFile(world, stage, heading, legend) {
     x += 34 + 6.6 * item.text.length
   }
   const width = Math.max(box.width + 2 * margin, x)
-  const file = svgElement("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}`, "font-family": FACE })
-  file.append(svgElement("rect", { width, height, fill: style.backgroundColor }), ...items)
-  return new XMLSerializer().serializeToString(file)
-}
-
-export function saveFile(name, text, type) {
-  const url = URL.createObjectURL(new Blob([text], { type }))
-  const link = element("a")
-  link.href = url
-  link.download = name
-  link.click()
-  setTimeout(() => URL.revokeObjectURL(url), 10000)
+  return svgFile(items, width, height, style.backgroundColor)
 }

@@ -1,12 +1,13 @@
 // The figure: builds its parts once, keeps zoom, step and selection when new data arrives.
 
 import { createDetails, createSearch } from "./details.js"
-import { pictureFile, saveFile } from "./download.js"
+import { pictureFile } from "./download.js"
 import { legendForFile, lineCounts, writeHeading } from "./heading.js"
 import { createListing } from "./listing.js"
 import { createPicture } from "./picture.js"
 import { FIT_LIMIT, READABLE, createOverview, createView } from "./view.js"
 import { figureAt, iconButton, paintTheme, part, svgElement } from "../../kit/base.js"
+import { saveButtons } from "../../kit/save.js"
 import { createStepper } from "../../kit/stepper/stepper.js"
 
 const LISTING_FROM_EM = 57 // width from which the program stands beside the picture; the same in figure.css
@@ -63,7 +64,7 @@ class Figure {
   addTools() {
     const { view, parts } = this
     this.listButton = iconButton("listing", "Show the program (l)", () => this.showListing(!this.parts.root.classList.contains("with-listing")))
-    parts.tools.append(iconButton("search", "Search (/)", () => this.search.open()), this.listButton, iconButton("download", "Download as SVG", () => this.download()))
+    parts.tools.append(iconButton("search", "Search (/)", () => this.search.open()), this.listButton, ...saveButtons("tool text", "autograd-graph", () => this.file()))
     parts.zoom.append(iconButton("plus", "Zoom in (+)", () => view.zoomStep(1)), iconButton("minus", "Zoom out (−)", () => view.zoomStep(-1)),
       iconButton("fit", "Fit the whole picture (f)", () => view.fit()))
   }
@@ -232,9 +233,9 @@ class Figure {
     this.listButton.setAttribute("aria-pressed", shown)
   }
 
-  download() {
+  file() {
     const { parts, data } = this
-    saveFile("autograd-graph.svg", pictureFile(parts.world, parts.stage, [data.name, data.totals.join(" · ")], legendForFile(parts, data.across)), "image/svg+xml")
+    return pictureFile(parts.world, parts.stage, [data.name, data.totals.join(" · ")], legendForFile(parts, data.across))
   }
 }
 

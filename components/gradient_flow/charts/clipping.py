@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from components.gradient_flow.charts.depth import Layered, decades_axis, ink, layer_axis, number
+from components.gradient_flow.charts.depth import Layered, decades_axis, ink, layer_axis
 from components.kit.palette import MEMORY, Theme
 from lab.quantities import number_text
+from lab.records.gradients import Clipping, Layer
 
 _BEFORE, _AFTER, _RETURNED, _LIMIT = "before", "after", "returned by clip_grad_norm_", "limit"
 _HUES = {_BEFORE: "gradients", _AFTER: "parameters", _RETURNED: "optimizer state"}
 
 
-def norms_chart(clipping: Mapping[str, Any], theme: Theme, *, height: int = 300) -> Layered:
+def norms_chart(clipping: Clipping, theme: Theme, *, height: int = 300) -> Layered:
     """Norm of all gradients together, over the steps."""
     names = {_BEFORE: "norm_before", _AFTER: "norm_after", _RETURNED: "returned"}
     rows = [
-        (step["step"], name, value)
-        for step in clipping["steps"]
+        (step.step, name, value)
+        for step in clipping.steps
         for name, key in names.items()
-        if (value := number(step[key])) is not None
+        if (value := getattr(step, key)) is not None
     ]
-    limit = number(clipping["limit"]) if clipping["kind"] == "norm" else None
+    limit = clipping.limit if clipping.kind == "norm" else None
     frame, domain = _frame(rows, ["step", "series", "value"], limit)
     drawn = {name for _, name, _ in rows}
     found = [name for name in names if name in drawn] + ([_LIMIT] if limit and limit > 0 else [])
     color = _color(found, theme)
     x = alt.X("step:Q", axis=alt.Axis(title="training step", format="d", tickMinStep=1, grid=False))
-    y = _y(f"{clipping['norm_type']}-norm of all (log)", domain)
+    y = _y(f"{clipping.norm_type}-norm of all (log)", domain)
     tooltip = [alt.Tooltip("step:Q"), alt.Tooltip("series:N", title="norm"), alt.Tooltip("shown:N", title="value")]
     is_returned = frame["series"] == _RETURNED
     finite = frame["drawable"]
@@ -53,18 +54,18 @@ def norms_chart(clipping: Mapping[str, Any], theme: Theme, *, height: int = 300)
         layers.insert(0, rule.encode(alt.Y("at:Q"), color))
     described = {
         "height": height,
-        "description": f"Norm of all gradients before and after clipping over {len(clipping['steps'])} steps.",
+        "description": f"Norm of all gradients before and after clipping over {len(clipping.steps)} steps.",
     }
     return alt.layer(*layers).properties(**described)
 
 
-def layers_chart(layers: Sequence[Mapping[str, Any]], theme: Theme, *, height: int = 300) -> Layered:
+def layers_chart(layers: Sequence[Layer], theme: Theme, *, height: int = 300) -> Layered:
     """Weight gradients of each layer at the first step, before and after: one line joins the two."""
     rows = [
-        (i, layer["name"], name, value)
+        (i, layer.name, name, value)
         for i, layer in enumerate(layers, 1)
         for name, key in ((_BEFORE, "weight_grad_norm"), (_AFTER, "clipped_grad_norm"))
-        if (value := number(layer[key])) is not None
+        if (value := getattr(layer, key)) is not None
     ]
     frame, domain = _frame(rows, ["position", "layer", "series", "value"], None)
     x = layer_axis(layers)

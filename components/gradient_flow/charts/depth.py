@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import altair as alt
 import pandas as pd
 
 from components.kit.palette import MEMORY, Theme
 from lab.quantities import number_text
+from lab.records.gradients import Layer
 
-Layer = Mapping[str, Any]
-"""One layer of a gradient flow result, in wire form."""
 Domain = tuple[float, float]
 Layered = alt.LayerChart | alt.FacetChart
 
@@ -60,11 +58,6 @@ def ink(theme: Theme) -> str:
     return MEMORY[theme]["temporaries" if theme == "light" else "unseen"]
 
 
-def number(value: Any) -> float | None:
-    """A number in wire form as a float."""
-    return None if value is None else float(value)
-
-
 def field(quantity: str, statistic: str) -> str:
     """Where a layer keeps this quantity; a cotangent is known by its norm."""
     return f"{QUANTITIES[quantity]}_{'norm' if quantity == 'random cotangent' else STATISTICS[statistic]}"
@@ -107,7 +100,7 @@ def depth_chart(
         alt.Tooltip("series:N", title="quantity"),
         alt.Tooltip("shown:N", title=statistic),
     ]
-    inner = {i for i, layer in enumerate(layers, 1) if layer["inner"]}  # what stands outside is no part of a line
+    inner = {i for i, layer in enumerate(layers, 1) if layer.inner}  # what stands outside is no part of a line
     lines = (
         alt.Chart(drawable[[i in inner for i in drawable["position"]]]).mark_line(strokeWidth=2.5).encode(x, y, color)
     )
@@ -130,10 +123,10 @@ def depth_chart(
 def shares_chart(layers: Sequence[Layer], theme: Theme, *, height: int = 420) -> alt.Chart | None:
     """Shares of values over depth; None where none was measured."""
     rows = [
-        {"position": i, "layer": layer["name"], "series": name, "share": layer[key]}
+        {"position": i, "layer": layer.name, "series": name, "share": getattr(layer, key)}
         for i, layer in enumerate(layers, 1)
         for name, key in SHARES.items()
-        if layer[key] is not None
+        if getattr(layer, key) is not None
     ]
     if not rows:
         return None
@@ -149,10 +142,10 @@ def shares_chart(layers: Sequence[Layer], theme: Theme, *, height: int = 420) ->
 
 def _values(layers: Sequence[Layer], quantities: Sequence[str], statistic: str) -> list[tuple[int, str, str, float]]:
     return [
-        (i, layer["name"], quantity, abs(value))
+        (i, layer.name, quantity, abs(value))
         for quantity in quantities
         for i, layer in enumerate(layers, 1)
-        if (value := number(layer[field(quantity, statistic)])) is not None
+        if (value := getattr(layer, field(quantity, statistic))) is not None
     ]
 
 
@@ -161,14 +154,14 @@ def _predicted(layers: Sequence[Layer], quantities: Sequence[str], statistic: st
     shown = next((q for q in ("random cotangent", "activation gradient") if q in quantities), None)
     if shown is None or statistic not in ("norm", "RMS"):
         return []
-    found = [(i, layer) for i, layer in enumerate(layers, 1) if number(layer["predicted_grad_norm"])]
+    found = [(i, layer) for i, layer in enumerate(layers, 1) if layer.predicted_grad_norm]
     if not found:
         return []
     last = found[-1][1]
-    measured, anchor = number(last[field(shown, statistic)]), number(last["predicted_grad_norm"])
+    measured, anchor = getattr(last, field(shown, statistic)), last.predicted_grad_norm
     if not measured or not anchor or not math.isfinite(measured):
         return []
-    return [(i, layer["name"], float(layer["predicted_grad_norm"]) * measured / anchor) for i, layer in found]
+    return [(i, layer.name, layer.predicted_grad_norm * measured / anchor) for i, layer in found]
 
 
 def _description(layers: Sequence[Layer], quantities: Sequence[str], statistic: str) -> str:
@@ -188,9 +181,9 @@ def _drawable(value: float) -> bool:
 
 def layer_axis(layers: Sequence[Layer]) -> alt.X:
     """One place a layer, in order. Many layers of one name are labelled by their number."""
-    names = [str(layer["name"]) for layer in layers]
+    names = [layer.name for layer in layers]
     numbered = len(names) > _MOST_NAMES
-    word = next((layer["name"] for layer in layers if layer["inner"]), "layer").split(" ")[0]
+    word = next((layer.name for layer in layers if layer.inner), "layer").split(" ")[0]
     labels = [name.removeprefix(f"{word} ") if numbered else name for name in names]
     axis = alt.Axis(
         title=f"{word if numbered else 'layer'}, from input to output",

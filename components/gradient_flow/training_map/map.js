@@ -1,9 +1,11 @@
-// Heat map of training: canvas for the cells, the stepper for the time. See the NOTE in __init__.py for the colours.
+// Heat map of training: canvas for the cells, the stepper for the time. See the NOTE in scene.py for the colours.
 
 import { element, figureAt, numberText, paintTheme, part } from "../../kit/base.js"
+import { pictureOf, saveButtons } from "../../kit/save.js"
 import { createStepper } from "../../kit/stepper/stepper.js"
 
 const LOSS_SHARE = 0.24
+const RAMP = 60 // colours of the scale in a saved file
 
 export default figureAt(".map", root => new TrainingMap(root))
 
@@ -17,7 +19,8 @@ class TrainingMap {
     this.root = root
     const bar = part(root, "div", "bar")
     this.stepper = createStepper(part(bar, "div", "transport"), () => this.paint())
-    this.choice = part(bar, "select", "choice")
+    const tools = part(bar, "div", "tools")
+    this.choice = part(tools, "select", "choice")
     this.choice.setAttribute("aria-label", "Quantity")
     this.choice.addEventListener("change", () => {
       this.quantity = this.choice.selectedIndex
@@ -26,7 +29,9 @@ class TrainingMap {
     this.field = part(root, "div", "field")
     this.field.tabIndex = 0
     this.field.setAttribute("role", "img")
+    tools.append(...saveButtons("tool text", "training-map", () => pictureOf(root)))
     this.canvas = part(this.field, "canvas", "")
+    this.canvas.drawn = pen => this.paintOn(pen, this.layout())
     this.tip = part(this.field, "div", "tip")
     this.tip.hidden = true
     const foot = part(root, "div", "foot")
@@ -34,7 +39,7 @@ class TrainingMap {
     this.said.setAttribute("role", "status")
     const scale = part(foot, "span", "scale")
     this.low = part(scale, "span", "")
-    part(scale, "span", "ramp")
+    part(scale, "span", "ramp").drawn = (pen, width, height) => this.paintRamp(pen, width, height)
     this.high = part(scale, "span", "")
     this.green = part(foot, "span", "")
     const bad = part(foot, "span", "scale")
@@ -116,8 +121,14 @@ class TrainingMap {
     if (!l.width || !l.height) return
     this.canvas.width = l.width * ratio
     this.canvas.height = l.height * ratio
-    const draw = this.canvas.getContext("2d"), style = getComputedStyle(this.root)
+    const draw = this.canvas.getContext("2d")
     draw.scale(ratio, ratio)
+    this.paintOn(draw, l)
+    this.write()
+  }
+
+  paintOn(draw, l) {
+    const style = getComputedStyle(this.root)
     draw.font = `${parseFloat(style.fontSize) * 0.92}px ${style.fontFamily}`
     this.ink = style.color
     this.colours = Object.fromEntries(["vanishing", "healthy", "exploding", "fault"].map(name => [name, style.getPropertyValue(`--${name}`).trim()]))
@@ -125,7 +136,6 @@ class TrainingMap {
     this.paintLoss(draw, l, style.getPropertyValue("--st-primary-color").trim() || this.ink)
     this.paintAxes(draw, l)
     this.paintCursor(draw, l)
-    this.write()
   }
 
   paintCells(draw, l) {
@@ -147,10 +157,22 @@ class TrainingMap {
         return
       }
       const t = value > 0 ? Math.max(-1, Math.min(1, Math.log10(value / reference) / decades)) : -1
-      draw.fillStyle = `color-mix(in oklab, ${t < 0 ? this.colours.vanishing : this.colours.exploding} ${Math.abs(t) * 100}%, ${this.colours.healthy})`
+      draw.fillStyle = this.hue(t)
       draw.fillRect(x + inset, y, l.w - 2 * inset, h)
     }))
     draw.globalAlpha = 1
+  }
+
+  /** @param {number} t -1 vanishing, 0 healthy, 1 exploding */
+  hue(t) {
+    return `color-mix(in oklab, ${t < 0 ? this.colours.vanishing : this.colours.exploding} ${Math.abs(t) * 100}%, ${this.colours.healthy})`
+  }
+
+  paintRamp(pen, width, height) {
+    for (let i = 0; i < RAMP; i += 1) {
+      pen.fillStyle = this.hue((2 * i + 1) / RAMP - 1)
+      pen.fillRect((i * width) / RAMP, 0, width / RAMP + 0.3, height)
+    }
   }
 
   paintLoss(draw, l, colour) {

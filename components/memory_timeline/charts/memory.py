@@ -12,7 +12,7 @@ from components.kit.palette import GRAPH, MEMORY, Theme
 from lab.quantities import bytes_text
 from lab.records.memory import CATEGORY_TEXTS, Change, Curve, Run, SavedTensor
 
-HUES = CATEGORY_TEXTS | {"saved": "activations"}
+HUES = CATEGORY_TEXTS | {"saved": "activations", "held": "held", "workspaces": "unseen"}
 """Categories, in stacking order -> their names in the palette and on the chart."""
 _UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 

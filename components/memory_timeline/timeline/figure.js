@@ -3,6 +3,7 @@
 import { Alive } from "./alive.js"
 import { Plot } from "./plot.js"
 import { button, element, exactText, figureAt, paintTheme, part } from "../../kit/base.js"
+import { pictureOf, saveButtons } from "../../kit/save.js"
 import { createStepper } from "../../kit/stepper/stepper.js"
 
 const FREE = -1 // none of the offered ranges: zoomed by hand
@@ -41,7 +42,7 @@ class Figure {
     this.ranges.addEventListener("change", () => this.zoom(this.ranges.selectedIndex))
     const peak = button("tool text", "Peak", "", () => this.toPeak())
     peak.title = "Go to the peak (m)"
-    parts.tools.append(peak, this.ranges)
+    parts.tools.append(peak, this.ranges, ...saveButtons("tool text", "memory-timeline", () => pictureOf(root)))
     this.resized = new ResizeObserver(() => this.plot.paint())
     this.resized.observe(parts.stage)
     this.onKey = event => this.press(event)

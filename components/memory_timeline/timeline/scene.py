@@ -31,7 +31,6 @@ def scene(result: MemoryResult) -> dict[str, Any]:
             if any(sizes)
         ],
         "categories": [{"label": label, "hue": HUES[name].replace(" ", "-")} for name, label in CATEGORY_TEXTS.items()],
-        "unseen": table.unseen,
         "lives": result.lives,
         "storages": {
             name: values if name == "line" else _coded(values) for name, values in vars(result.storages).items()

@@ -10,6 +10,7 @@ import pandas as pd
 
 from components.kit.palette import GRAPH, STEP, Theme
 from lab.quantities import number_text, seconds_text
+from lab.records.profiling import Ceilings, Iteration, Operators, Spread
 
 PARTS = {
     "data_loading_s": "data loading",
@@ -32,15 +33,15 @@ _CLIP = 2.5
 
 
 def step_chart(
-    iterations: Sequence[Mapping[str, Any]],
-    bare_s: Mapping[str, float],
+    iterations: Sequence[Iteration],
+    bare_s: Spread,
     *,
     theme: Theme,
     scale: float = 1.0,
     brief: bool = False,
     limit_ms: float | None = None,
 ) -> alt.LayerChart | alt.FacetChart:
-    """One bar a step, cut into its parts. ``iterations`` in wire form; ``bare_s``: median, min, max of the bare steps.
+    """One bar a step, cut into its parts. ``bare_s``: of the bare steps.
 
     ``scale``: of rows and type, for a projector. ``brief``: first, bare and median profiled step only. ``limit_ms``: end
     of the axis, to compare two charts. The legend is ``STEP`` of the palette; see ``parts_of``.
@@ -59,7 +60,7 @@ def step_chart(
     )
 
 
-def step_limit(iterations: Sequence[Mapping[str, Any]], bare_s: Mapping[str, float]) -> float:
+def step_limit(iterations: Sequence[Iteration], bare_s: Spread) -> float:
     """Right end of the axis in ms, without room for labels."""
     totals = _step_rows(iterations, bare_s, False)[1]
     others = [total["total_ms"] for total in totals if not _starts(total["step"])]
@@ -69,9 +70,9 @@ def step_limit(iterations: Sequence[Mapping[str, Any]], bare_s: Mapping[str, flo
     return first if longest < first <= _CLIP * longest else longest
 
 
-def parts_of(iterations: Sequence[Mapping[str, Any]]) -> list[str]:
+def parts_of(iterations: Sequence[Iteration]) -> list[str]:
     """The parts that the chart draws, for a legend."""
-    measured = [name for field, name in PARTS.items() if any(i["parts"] and i["parts"][field] for i in iterations)]
+    measured = [name for field, name in PARTS.items() if any(i.parts and getattr(i.parts, field) for i in iterations)]
     return [*measured, BARE]
 
 
@@ -117,37 +118,37 @@ def _labels(
 
 
 def _step_rows(
-    iterations: Sequence[Mapping[str, Any]], bare_s: Mapping[str, float], brief: bool
+    iterations: Sequence[Iteration], bare_s: Spread, brief: bool
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """(one row a part of a step, one row a step)."""
-    kinds = {kind: [i for i in iterations if i["kind"] == kind] for kind in ("first", "warm-up", "profiled")}
+    kinds = {kind: [i for i in iterations if i.kind == kind] for kind in ("first", "warm-up", "profiled")}
     before = {"first step": kinds["first"][0]} if kinds["first"] else {}
     if brief:
-        ordered = sorted(kinds["profiled"], key=lambda i: i["total_s"])
+        ordered = sorted(kinds["profiled"], key=lambda i: i.total_s)
         after = {"profiled, median": ordered[(len(ordered) - 1) // 2]}
     else:
         before |= {f"warm-up {n}": i for n, i in enumerate(kinds["warm-up"][:_WARM_UPS], 1)}
         after = {f"profiled {n}": i for n, i in enumerate(kinds["profiled"][:_PROFILED], 1)}
-    bare = _part(BARE, BARE, 0.0, bare_s["median"], bare_s["median"])
+    bare = _part(BARE, BARE, 0.0, bare_s.median, bare_s.median)
     rows = [
         *(row for name, i in before.items() for row in _parts(name, i)),
         bare,
         *(row for name, i in after.items() for row in _parts(name, i)),
     ]
     totals = [
-        *(_total(name, i["total_s"]) for name, i in before.items()),
-        _total(BARE, bare_s["median"], bare_s["min"], bare_s["max"], spoken=not brief),
-        *(_total(name, i["total_s"]) for name, i in after.items()),
+        *(_total(name, i.total_s) for name, i in before.items()),
+        _total(BARE, bare_s.median, bare_s.min, bare_s.max, spoken=not brief),
+        *(_total(name, i.total_s) for name, i in after.items()),
     ]
     return rows, totals
 
 
-def _parts(step: str, iteration: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _parts(step: str, iteration: Iteration) -> list[dict[str, Any]]:
     rows, at = [], 0.0
     for field, name in PARTS.items():
-        seconds = iteration["parts"][field]
+        seconds = getattr(iteration.parts, field)
         if seconds:
-            rows.append(_part(step, name, at, seconds, iteration["total_s"]))
+            rows.append(_part(step, name, at, seconds, iteration.total_s))
             at += seconds
     return rows
 
@@ -180,23 +181,23 @@ def _described(totals: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, 
     return f"Time of each step, cut into parts. {steps}. {last}: {parts}."
 
 
-def ceiling_rows(
-    operators: Mapping[str, Sequence[Any]], ceilings: Mapping[str, Any], *, device: bool, most: int = 10
-) -> list[dict[str, Any]]:
+def ceiling_rows(operators: Operators, ceilings: Ceilings, *, device: bool, most: int = 10) -> list[dict[str, Any]]:
     """What the operators with the largest self time reach: one row an operator and ceiling, in ``share`` of the ceiling."""
     rows: list[dict[str, Any]] = []
-    kinds = {"flops": ("arithmetic", "flops_per_s", "FLOP/s"), "moved_bytes": ("memory traffic", "bytes_per_s", "B/s")}
-    for at, name in enumerate(operators["name"]):
-        seconds = operators["device_self_s"][at] if device else operators["total_s"][at]
+    kinds = (
+        ("arithmetic", operators.flops, ceilings.flops_per_s, "FLOP/s"),
+        ("memory traffic", operators.moved_bytes, ceilings.bytes_per_s, "B/s"),
+    )
+    for at, name in enumerate(operators.name):
+        seconds = operators.device_self_s[at] if device else operators.total_s[at]
         if not seconds or len({row["operator"] for row in rows}) >= most:
             continue
-        for field, (ceiling, best, unit) in kinds.items():
-            work = operators[field][at]
-            if work:
+        for ceiling, amounts, best, unit in kinds:
+            if work := amounts[at]:
                 rate = work / seconds
                 rows.append({
-                    "operator": name, "ceiling": ceiling, "share": rate / ceilings[best],
-                    "rate": f"{number_text(rate / 1e9)} G{unit}", "time": seconds_text(seconds), "self_s": operators["self_s"][at],
+                    "operator": name, "ceiling": ceiling, "share": rate / best,
+                    "rate": f"{number_text(rate / 1e9)} G{unit}", "time": seconds_text(seconds), "self_s": operators.self_s[at],
                 })  # fmt: skip
     return rows
 

@@ -1,6 +1,7 @@
 // Rows are made from the call tree: grouped, sorted, opened and searched here, without a rerun.
 
 import { button, element, figureAt, isDark, scaledText, secondsText } from "../../kit/base.js"
+import { pictureOf, saveButtons, saveFile } from "../../kit/save.js"
 
 const GROUPS = [
   ["name", "Operator", row => row.name],
@@ -84,7 +85,7 @@ function createTable(root) {
   field.addEventListener("input", () => { search = field.value.toLowerCase(); draw() })
   const save = button("choice alone", "CSV", "", () => saveRows())
   save.title = "Save these rows"
-  bar.append(element("span", "label", "One row is"), choices, field, save)
+  bar.append(element("span", "label", "One row is"), choices, field, save, ...saveButtons("choice alone", "operators", () => pictureOf(root)))
 
   const keyOf = () => GROUPS.find(([id]) => id === group)[2]
   const columns = () => {
@@ -218,12 +219,7 @@ function createTable(root) {
       lines.push([row.name, row.self, row.total, row.device, row.calls, row.flops, row.bytes, row.shapes, row.module, row.line, row.stack])
     }
     const cell = value => value === null || value === undefined ? "" : /[",\n]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value)
-    const url = URL.createObjectURL(new Blob([lines.map(line => line.map(cell).join(",")).join("\n") + "\n"], { type: "text/csv" }))
-    const link = element("a")
-    link.href = url
-    link.download = `operators-by-${group}.csv`
-    link.click()
-    setTimeout(() => URL.revokeObjectURL(url), 10000)
+    saveFile(`operators-by-${group}.csv`, new Blob([lines.map(line => line.map(cell).join(",")).join("\n") + "\n"], { type: "text/csv" }))
   }
 
   return {

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from streamlit.components import v2 as components_v2
 
 from components.kit import zoom
 from components.kit.modules import script
 from components.kit.palette import STEP, Theme
+from components.op_profile.trace_timeline.scene import PARTS, scene
+from lab.records.profiling import Timeline
 
 KEYS: dict[str, str] = {
     "W S": "timeline: zoom in and out; so do the wheel and a drag over the ruler",
@@ -22,7 +22,6 @@ KEYS: dict[str, str] = {
 """Keys of the timeline, while it has the focus."""
 
 _HERE = Path(__file__).parent
-PARTS = ("data loading", "copy to device", "forward", "backward", "optimizer", "synchronisation", "rest")
 
 
 def _hues(theme: Theme) -> str:
@@ -39,6 +38,6 @@ _component = components_v2.component(
 )
 
 
-def trace_timeline(timeline: Mapping[str, Any], *, key: str, height: int = 460) -> None:
-    """Draw a ``Timeline`` in wire form. ``height`` in pixels of the lanes."""
-    _component(key=key, data={**timeline, "parts": PARTS, "height": height}, height="content")
+def trace_timeline(timeline: Timeline, *, key: str, height: int = 460) -> None:
+    """Draw ``timeline``. ``height`` in pixels of the lanes."""
+    _component(key=key, data=scene(timeline) | {"height": height}, height="content")

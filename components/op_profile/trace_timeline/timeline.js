@@ -3,6 +3,7 @@
 import { boxesOf, sumRange } from "./boxes.js"
 import { drawCurve, levelAt } from "./memory.js"
 import { brightness, button, element, figureAt, isDark, signedBytes, ticks, timeText } from "../../kit/base.js"
+import { pictureOf, saveButtons } from "../../kit/save.js"
 import { createSpan, followTimeline } from "../../kit/zoom.js"
 
 export default figureAt(".timeline", createFigure)
@@ -27,6 +28,8 @@ function createFigure(root) {
     ["◂", "To the left (A)", () => zoom.pan(-0.25)], ["▸", "To the right (D)", () => zoom.pan(0.25)],
     ["Fit", "Show the whole (F)", () => fit()],
   ]) tools.append(button("tool", text, help, act))
+  tools.append(...saveButtons("tool", "timeline", () => pictureOf(root)))
+  canvas.drawn = paintOn
 
   const width = () => stage.clientWidth
   const scale = () => parseFloat(getComputedStyle(root).fontSize) / TYPE || 1
@@ -63,6 +66,10 @@ function createFigure(root) {
     canvas.style.height = `${h}px`
     const pen = canvas.getContext("2d")
     pen.scale(ratio, ratio)
+    paintOn(pen, w, h)
+  }
+
+  function paintOn(pen, w, h) {
     const style = getComputedStyle(root), ink = style.color, colours = boxes.parts.map(part => hue(`--${part.replaceAll(" ", "-")}`))
     pen.font = `${12 * scale()}px ${style.fontFamily}`
     pen.textBaseline = "middle"
@@ -134,6 +141,7 @@ function createFigure(root) {
 
   function tell() {
     note.replaceChildren()
+    note.classList.toggle("hint", !range && chosen === null)
     if (range) {
       const { inside, rows } = sumRange(boxes, ...range)
       note.append(element("b", "", `${timeText(range[1] - range[0])} chosen, ${timeText(inside)} of it inside events. Self time:`))

@@ -13,7 +13,8 @@ node, its saved tensors without unpacking them, and hooks on every node while th
 from lab.experiments.autograd_graph.findings import explain
 from lab.experiments.autograd_graph.lessons import lessons
 from lab.experiments.autograd_graph.measure import run
+from lab.experiments.autograd_graph.readings import headline
 from lab.experiments.autograd_graph.schema import Params, Result
 from lab.experiments.autograd_graph.script import script
 
-__all__ = ["Params", "Result", "explain", "lessons", "run", "script"]
+__all__ = ["Params", "Result", "explain", "headline", "lessons", "run", "script"]

@@ -62,3 +62,14 @@ def variable(result: Result, name: str) -> float:
     """A variable of the program as a number: its value, or its length when it is a list."""
     value = result.variables[name]
     return float(len(value) if isinstance(value, list) else value)
+
+
+def headline(result: Result) -> dict[str, float]:
+    """What two runs are compared by."""
+    return {
+        "nodes": len(result.nodes),
+        "saved tensors": sum(len(node.saved) for node in result.nodes),
+        "kept_bytes": result.kept_bytes,
+        "after backward_bytes": result.kept_bytes_after,
+        "backward steps": sum(len(steps) for steps in result.backward),
+    }

@@ -19,7 +19,8 @@ theory assumes; the loss's own gradient is measured as well. Their difference ma
 from lab.experiments.gradient_flow.findings import explain
 from lab.experiments.gradient_flow.lessons import lessons
 from lab.experiments.gradient_flow.measure import run
+from lab.experiments.gradient_flow.readings import headline
 from lab.experiments.gradient_flow.schema import Params, Result, offered
 from lab.experiments.gradient_flow.script import script
 
-__all__ = ["Params", "Result", "explain", "lessons", "offered", "run", "script"]
+__all__ = ["Params", "Result", "explain", "headline", "lessons", "offered", "run", "script"]

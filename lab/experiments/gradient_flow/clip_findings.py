@@ -21,17 +21,18 @@ def _raised(result: Result) -> Iterator[Finding]:
     if clipping.error and "non-finite" not in clipping.error:
         call = f"clip_grad_{clipping.kind}_"
         text = f"{call} raised at step {len(clipping.steps)}, and no gradient was clipped: {clipping.error[:200]}"
-        yield Finding("fault", f"{call} stopped the training", text, {"step": len(clipping.steps)})
+        yield Finding(
+            level="fault", title=f"{call} stopped the training", text=text, evidence={"step": len(clipping.steps)}
+        )
     elif clipping.error:
         text = f"clip_grad_norm_ raised at step {len(clipping.steps)} instead of scaling: {clipping.error[:200]}"
         yield Finding(
-            "fault",
-            "error_if_nonfinite stopped the training",
-            text,
-            {"step": len(clipping.steps)},
-            None,
-            "Find the layer whose gradient is not finite.",
-            {"trap": "none"},
+            level="fault",
+            title="error_if_nonfinite stopped the training",
+            text=text,
+            evidence={"step": len(clipping.steps)},
+            repair="Find the layer whose gradient is not finite.",
+            change={"trap": "none"},
         )
 
 
@@ -46,13 +47,12 @@ def _not_finite(result: Result) -> Iterator[Finding]:
             f"square of one is too large. The true norm is {number_text(bad.norm_before)}. Divided by infinity, every gradient became zero."
         )
         yield Finding(
-            "fault",
-            "Squares overflow",
-            text,
-            {"returned": bad.returned, "true norm": bad.norm_before, "norm after": bad.norm_after},
-            None,
-            "Use norm_type = inf, which squares nothing.",
-            {"norm_type": "inf"},
+            level="fault",
+            title="Squares overflow",
+            text=text,
+            evidence={"returned": bad.returned, "true norm": bad.norm_before, "norm after": bad.norm_after},
+            repair="Use norm_type = inf, which squares nothing.",
+            change={"norm_type": "inf"},
         )
         return
     zero = [layer.name for layer in result.layers if layer.clipped_grad_norm == 0]
@@ -67,13 +67,12 @@ def _not_finite(result: Result) -> Iterator[Finding]:
     )
     evidence = {"returned": bad.returned, "layers zeroed": len(zero), "layers with NaN": len(spoiled)}
     yield Finding(
-        "fault",
-        "One bad gradient spoils all of them",
-        text,
-        evidence,
-        None,
-        "Pass error_if_nonfinite=True, or skip the step.",
-        {"error_if_nonfinite": True},
+        level="fault",
+        title="One bad gradient spoils all of them",
+        text=text,
+        evidence=evidence,
+        repair="Pass error_if_nonfinite=True, or skip the step.",
+        change={"error_if_nonfinite": True},
     )
 
 
@@ -85,35 +84,32 @@ def _mistakes(result: Result) -> Iterator[Finding]:
     if clipping.kind == "norm" and first.returned == 0 and first.norm_before > 0:
         text = f"clip_grad_norm_ returned exactly 0 although the norm is {number_text(first.norm_before)}: the generator of parameters had been read before, so there was nothing left to clip. {clipping.warning}"
         yield Finding(
-            "fault",
-            "Nothing was clipped",
-            text,
-            {"returned": 0.0, "true norm": first.norm_before},
-            None,
-            "Pass list(model.parameters()), or call model.parameters() again.",
-            {"trap": "none"},
+            level="fault",
+            title="Nothing was clipped",
+            text=text,
+            evidence={"returned": 0.0, "true norm": first.norm_before},
+            repair="Pass list(model.parameters()), or call model.parameters() again.",
+            change={"trap": "none"},
         )
     if clipping.limit < 0:
         text = f"A negative limit is not refused: the gradient was multiplied by a negative factor, cosine {_cosine(first.cosine)}. Training climbs the loss."
         yield Finding(
-            "fault",
-            "The gradient points the other way",
-            text,
-            {"limit": clipping.limit, "cosine": _cosine(first.cosine)},
-            None,
-            "The limit is a length: it must be positive.",
-            {"trap": "none"},
+            level="fault",
+            title="The gradient points the other way",
+            text=text,
+            evidence={"limit": clipping.limit, "cosine": _cosine(first.cosine)},
+            repair="The limit is a length: it must be positive.",
+            change={"trap": "none"},
         )
     if clipping.limit == 0:
         text = "In PyTorch a limit of 0 sets every gradient to zero. Some trainers take 0 as 'no clipping'; here that is an infinite limit, or no call."
         yield Finding(
-            "warning",
-            "A limit of 0 is not off",
-            text,
-            {"norm before": first.norm_before, "norm after": first.norm_after},
-            None,
-            "Switch clipping off.",
-            {"clip": "none", "clip_limit": 1.0},
+            level="warning",
+            title="A limit of 0 is not off",
+            text=text,
+            evidence={"norm before": first.norm_before, "norm after": first.norm_after},
+            repair="Switch clipping off.",
+            change={"clip": "none", "clip_limit": 1.0},
         )
     if trap == "unscale" and first.returned is not None:
         text = (
@@ -121,17 +117,18 @@ def _mistakes(result: Result) -> Iterator[Finding]:
             f"After unscaling, {number_text(first.norm_after)} is left: the step is that much too short."
         )
         yield Finding(
-            "fault",
-            "Clipped before unscaling",
-            text,
-            {"returned": first.returned, "true norm": first.norm_before, "norm after": first.norm_after},
-            None,
-            "Call scaler.unscale_(optimizer) before clipping.",
-            {"trap": "none"},
+            level="fault",
+            title="Clipped before unscaling",
+            text=text,
+            evidence={"returned": first.returned, "true norm": first.norm_before, "norm after": first.norm_after},
+            repair="Call scaler.unscale_(optimizer) before clipping.",
+            change={"trap": "none"},
         )
     if clipping.skipped_steps:
         text = f"The GradScaler found a value that is not finite and skipped {clipping.skipped_steps} of {len(clipping.steps)} steps."
-        yield Finding("warning", "Steps were skipped", text, {"skipped": clipping.skipped_steps})
+        yield Finding(
+            level="warning", title="Steps were skipped", text=text, evidence={"skipped": clipping.skipped_steps}
+        )
 
 
 def _symptom(result: Result) -> Iterator[Finding]:
@@ -153,24 +150,22 @@ def _symptom(result: Result) -> Iterator[Finding]:
         )
         change = {"lr": float(f"{float(result.settings['lr']) / 10:.3g}")}
         yield Finding(
-            "warning",
-            "Clipping hides a learning rate that does not work",
-            text,
-            evidence,
-            None,
-            "Lower the learning rate, then look at the share again.",
-            change,
+            level="warning",
+            title="Clipping hides a learning rate that does not work",
+            text=text,
+            evidence=evidence,
+            repair="Lower the learning rate, then look at the share again.",
+            change=change,
         )
     elif share >= _ALWAYS:
         text = f"{share:.0%} of the steps are clipped: the limit, not the gradient, sets the length of nearly every step. The learning rate and the limit act as one knob."
         yield Finding(
-            "surprise",
-            "Every step is clipped",
-            text,
-            evidence,
-            None,
-            "Raise the limit to the size of a usual gradient norm.",
-            {"clip_limit": _usual_norm(clipping)},
+            level="surprise",
+            title="Every step is clipped",
+            text=text,
+            evidence=evidence,
+            repair="Raise the limit to the size of a usual gradient norm.",
+            change={"clip_limit": _usual_norm(clipping)},
         )
 
 
@@ -186,20 +181,19 @@ def _direction(result: Result) -> Iterator[Finding]:
             f"At step {first.step} the norm of all gradients together was {number_text(first.norm_before)}, which is what clip_grad_norm_ returned; afterwards it is {number_text(first.norm_after)}. "
             f"Every layer was multiplied by the same {number_text(factor)}, the small ones too, so the direction stays."
         )
-        yield Finding("fact", "One factor for all layers", text, evidence)
+        yield Finding(level="fact", title="One factor for all layers", text=text, evidence=evidence)
     else:
         text = (
             f"At step {first.step}, {first.changed_share:.2%} of the values were cut to ±{number_text(clipping.limit or 0)}. Large components shrink, small ones stay, so the direction turns: "
             f"cosine {number_text(first.cosine)}."
         )
         yield Finding(
-            "surprise",
-            "Clipping by value turns the gradient",
-            text,
-            evidence,
-            None,
-            "Clip by norm to keep the direction.",
-            {"clip": "norm"},
+            level="surprise",
+            title="Clipping by value turns the gradient",
+            text=text,
+            evidence=evidence,
+            repair="Clip by norm to keep the direction.",
+            change={"clip": "norm"},
         )
 
 
@@ -214,10 +208,10 @@ def _tied(result: Result) -> Iterator[Finding]:
             f"with the input and output layers. As if they were weights of their own, the steps alone would have {number_text(apart)}."
         )
         yield Finding(
-            "fact",
-            "A tied weight counts once",
-            text,
-            {"total norm": result.clipping.total_norms["2"], "steps as if apart": apart},
+            level="fact",
+            title="A tied weight counts once",
+            text=text,
+            evidence={"total norm": result.clipping.total_norms["2"], "steps as if apart": apart},
         )
 
 
@@ -229,10 +223,10 @@ def _norm_types(result: Result) -> Iterator[Finding]:
             f"A limit means something else for each. The layers' own norms add up to {number_text(math.fsum([v for k, v in norms.items() if 'sum' in k]))}, which is none of them."
         )
         yield Finding(
-            "fact",
-            f"The limit is on the {clipping.norm_type}-norm",
-            text,
-            {f"type {k}": v for k, v in norms.items() if "sum" not in k},
+            level="fact",
+            title=f"The limit is on the {clipping.norm_type}-norm",
+            text=text,
+            evidence={f"type {k}": v for k, v in norms.items() if "sum" not in k},
         )
 
 

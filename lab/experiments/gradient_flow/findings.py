@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lab.contract import Finding
+from lab.contract import Finding, by_level
 from lab.experiments.gradient_flow.clip_findings import LOOKS as CLIP_LOOKS
 from lab.experiments.gradient_flow.layer_findings import LOOKS as LAYER_LOOKS
 from lab.experiments.gradient_flow.layer_findings import of_family
@@ -24,8 +24,7 @@ def explain(result: Result) -> tuple[Finding, ...]:
     if not result.layers:
         return ()
     found = [finding for look in (*_LOOKS, *LAYER_LOOKS, *CLIP_LOOKS) for finding in look(result)]
-    order = {"fault": 0, "warning": 1, "surprise": 2, "fact": 3}
-    return tuple(sorted(found, key=lambda finding: order[finding.level])[:MOST])
+    return tuple(by_level(found)[:MOST])
 
 
 def _first_nonfinite(result: Result) -> Iterator[Finding]:
@@ -36,7 +35,9 @@ def _first_nonfinite(result: Result) -> Iterator[Finding]:
     evidence = {"layer": first.layer or "after the last layer", "step": step, "operation": first.operation}
     if first.operation == "planted gradient":
         text = f"The planted gradient of {first.layer} is the first value that is not finite. Everything after it follows from it."
-        yield Finding("fault", f"{first.value} planted{where}", text, evidence, change={"trap": "none"})
+        yield Finding(
+            level="fault", title=f"{first.value} planted{where}", text=text, evidence=evidence, change={"trap": "none"}
+        )
         return
     late = step > 1
     text = (
@@ -54,13 +55,12 @@ def _first_nonfinite(result: Result) -> Iterator[Finding]:
         "Lower the learning rate." if late else "Shrink the initial weights, normalise, or use a dtype with more range."
     )
     yield Finding(
-        "fault",
-        f"First {first.value}: {first.operation}{where}",
-        text,
-        evidence,
-        None,
-        repair,
-        of_family(result, change),
+        level="fault",
+        title=f"First {first.value}: {first.operation}{where}",
+        text=text,
+        evidence=evidence,
+        repair=repair,
+        change=of_family(result, change),
     )
 
 
@@ -78,7 +78,7 @@ def _over_depth(result: Result) -> Iterator[Finding]:
     if abs(total) < _DECADES:
         if abs(total) < _LEVEL:
             text = f"From {last.name} back to {first.name} the gradient changes by a factor of {number_text(10**total)} over {len(inner)} layers."
-            yield Finding("fact", "The gradient keeps its size", text, evidence)
+            yield Finding(level="fact", title="The gradient keeps its size", text=text, evidence=evidence)
         return
     change = of_family(result, _critical(result))
     if total < 0:
@@ -86,13 +86,27 @@ def _over_depth(result: Result) -> Iterator[Finding]:
             f"Every layer multiplies the gradient by {10**decades:.2f} on its way back, so {first.name} gets {_power(total)} of what "
             f"{last.name} gets. {_cause(result)}"
         )
-        yield Finding("warning", "The gradient vanishes", text, evidence, None, _repair(result, change), change)
+        yield Finding(
+            level="warning",
+            title="The gradient vanishes",
+            text=text,
+            evidence=evidence,
+            repair=_repair(result, change),
+            change=change,
+        )
     else:
         text = (
             f"Every layer multiplies the gradient by {10**decades:.2f} on its way back, so {first.name} gets {_power(total)} times what "
             f"{last.name} gets. {_cause(result)}"
         )
-        yield Finding("warning", "The gradient explodes", text, evidence, None, _repair(result, change), change)
+        yield Finding(
+            level="warning",
+            title="The gradient explodes",
+            text=text,
+            evidence=evidence,
+            repair=_repair(result, change),
+            change=change,
+        )
 
 
 def _theory(result: Result) -> Iterator[Finding]:
@@ -108,15 +122,20 @@ def _theory(result: Result) -> Iterator[Finding]:
     )
     if agree:
         yield Finding(
-            "fact",
-            "Theory and measurement agree",
-            text + "The difference is within what √(depth / width) allows.",
-            evidence,
+            level="fact",
+            title="Theory and measurement agree",
+            text=text + "The difference is within what √(depth / width) allows.",
+            evidence=evidence,
         )
     else:
         text += "The theory is for very wide layers: the narrower and deeper, the further a single network strays."
         yield Finding(
-            "surprise", "Theory and measurement differ", text, evidence, None, "Make the layers wider.", {"width": 512}
+            level="surprise",
+            title="Theory and measurement differ",
+            text=text,
+            evidence=evidence,
+            repair="Make the layers wider.",
+            change={"width": 512},
         )
 
 
@@ -132,10 +151,10 @@ def _level_weights(result: Result) -> Iterator[Finding]:
             "back and the activation that went in, and the activations change the other way over depth."
         )
         yield Finding(
-            "surprise",
-            "Level weight gradients hide it",
-            text,
-            {"weights, decades per layer": weights, "activations, decades per layer": there},
+            level="surprise",
+            title="Level weight gradients hide it",
+            text=text,
+            evidence={"weights, decades per layer": weights, "activations, decades per layer": there},
         )
 
 

@@ -19,7 +19,12 @@ def _dead_or_saturated(result: Result) -> Iterator[Finding]:
         repair = "Use an activation with a slope on both sides, or smaller steps."
         change = of_family(result, {"activation": "leaky_relu"})
         yield Finding(
-            level, f"Silent units in {dead.name}", text, {"dead share": dead.dead_share}, None, repair, change
+            level=level,
+            title=f"Silent units in {dead.name}",
+            text=text,
+            evidence={"dead share": dead.dead_share},
+            repair=repair,
+            change=change,
         )
     full = max(result.layers, key=lambda layer: layer.saturated_share or 0)
     if (full.saturated_share or 0) > _SATURATED and not full.hardtanh_at_bound:
@@ -27,13 +32,12 @@ def _dead_or_saturated(result: Result) -> Iterator[Finding]:
         repair = "Smaller initial weights, or a normalisation before the activation."
         change = of_family(result, {"gain": 1.0, "init": "xavier"})
         yield Finding(
-            "warning",
-            f"{full.name} is saturated",
-            text,
-            {"saturated share": full.saturated_share},
-            None,
-            repair,
-            change,
+            level="warning",
+            title=f"{full.name} is saturated",
+            text=text,
+            evidence={"saturated share": full.saturated_share},
+            repair=repair,
+            change=change,
         )
 
 
@@ -43,21 +47,20 @@ def _nothing_arrived(result: Result) -> Iterator[Finding]:
         names = ", ".join(layer.name for layer in missing[:3]) + ("…" if len(missing) > 3 else "")
         text = " ".join(f"{layer.name}: {layer.why_none.removeprefix('None: ')}." for layer in missing[:3])
         yield Finding(
-            "warning",
-            f"No gradient: {names}",
-            text,
-            {"layers without a gradient": len(missing)},
-            None,
-            "Use the layer on the way to the loss, or leave it out of the optimizer.",
+            level="warning",
+            title=f"No gradient: {names}",
+            text=text,
+            evidence={"layers without a gradient": len(missing)},
+            repair="Use the layer on the way to the loss, or leave it out of the optimizer.",
         )
     zero = [layer for layer in result.layers if layer.weight_grad_norm == 0 and layer.why_none != NO_STATE]
     if zero:
         text = f"{zero[0].name} has a gradient, and it is exactly zero. {zero[0].why_none.removeprefix('zero: ').capitalize()}. Zero is not None: an optimizer with momentum or weight decay still moves these weights."
         yield Finding(
-            "warning",
-            f"Exactly zero: {zero[0].name}",
-            text,
-            {"layers with a zero gradient": len(zero), "dtype": result.dtype},
+            level="warning",
+            title=f"Exactly zero: {zero[0].name}",
+            text=text,
+            evidence={"layers with a zero gradient": len(zero), "dtype": result.dtype},
         )
 
 
@@ -74,7 +77,7 @@ def _half_precision(result: Result) -> Iterator[Finding]:
     )
     evidence: dict[str, Any] = dict(zip(("in fp16", "in fp16 with scaling", "in bf16"), shares, strict=True))
     title = f"fp16 would lose gradients of {len(lost)} of {len(result.layers)} layers"
-    yield Finding("surprise", title, text, evidence, None, "Scale the loss, or use bf16.")
+    yield Finding(level="surprise", title=title, text=text, evidence=evidence, repair="Scale the loss, or use bf16.")
 
 
 def _bias_before_batchnorm(result: Result) -> Iterator[Finding]:
@@ -84,12 +87,11 @@ def _bias_before_batchnorm(result: Result) -> Iterator[Finding]:
         if batchnorm and bias is not None and weight and bias < 1e-5 * weight and layer.kind != "BatchNorm1d":
             text = f"The bias of {layer.name} gets 10^5 times less than its weight, and that is no fault: BatchNorm subtracts the mean of the batch, so adding a constant before it changes nothing."
             yield Finding(
-                "fact",
-                "A bias before BatchNorm cannot matter",
-                text,
-                {"bias": bias, "weight": weight},
-                None,
-                "Write bias=False in the layer before a BatchNorm.",
+                level="fact",
+                title="A bias before BatchNorm cannot matter",
+                text=text,
+                evidence={"bias": bias, "weight": weight},
+                repair="Write bias=False in the layer before a BatchNorm.",
             )
             return
 
@@ -100,12 +102,11 @@ def _at_a_bound(result: Result) -> Iterator[Finding]:
             inputs = f"{layer.hardtanh_at_bound} inputs" if layer.hardtanh_at_bound > 1 else "An input"
             text = f"{inputs} of hardtanh in {layer.name} lies exactly on a bound. PyTorch takes its derivative there as 0, so it never moves; clamp takes it as 1, and it does."
             yield Finding(
-                "surprise",
-                "Stuck on the bound of hardtanh",
-                text,
-                {"inputs on a bound": layer.hardtanh_at_bound},
-                None,
-                "Use torch.clamp, or keep values off the bound.",
+                level="surprise",
+                title="Stuck on the bound of hardtanh",
+                text=text,
+                evidence={"inputs on a bound": layer.hardtanh_at_bound},
+                repair="Use torch.clamp, or keep values off the bound.",
             )
             return
 
@@ -114,13 +115,12 @@ def _sum_reduction(result: Result) -> Iterator[Finding]:
     if result.settings["reduction"] == "sum" and result.batch_size and result.settings["family"] != "own":
         text = f"The losses of {result.batch_size} samples are added, so every gradient norm on this page grows with the batch. Norms of two runs compare only with equal reduction and batch size."
         yield Finding(
-            "surprise",
-            "Summed loss: norms grow with the batch",
-            text,
-            {"batch size": result.batch_size},
-            None,
-            "Take the mean.",
-            {"reduction": "mean"},
+            level="surprise",
+            title="Summed loss: norms grow with the batch",
+            text=text,
+            evidence={"batch size": result.batch_size},
+            repair="Take the mean.",
+            change={"reduction": "mean"},
         )
 
 

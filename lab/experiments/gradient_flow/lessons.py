@@ -258,6 +258,6 @@ _KINDS: dict[Params, str] = {lesson.params: kind for kind, lesson in (*_DEPTH_LE
 lessons: tuple[Lesson, ...] = tuple(lesson for _, lesson in (*_DEPTH_LESSONS, *CLIP_LESSONS))
 
 
-def headline(params: Any) -> str:
+def reading_of(params: Any) -> str:
     """Which of the ``READINGS`` a script for these params prints last."""
     return _KINDS.get(params, "slope")

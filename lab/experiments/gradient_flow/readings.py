@@ -35,7 +35,7 @@ READINGS: dict[str, Callable[[Result], float]] = {
     "final loss": lambda r: _number(r.final_loss),
     "missing": lambda r: float(sum(layer.weight_grad_norm is None for layer in r.layers)),
 }
-"""Name -> number. ``headline(params)`` says which belongs to which preset."""
+"""Name -> number. ``lessons.reading_of(params)`` says which belongs to which preset."""
 NAMES = {
     "slope": "decades per layer on the way back",
     "ratio": "activation gradient, first layer / last",
@@ -50,3 +50,17 @@ NAMES = {
     "final loss": "loss after the last step",
     "missing": "layers whose gradient is None",
 }
+
+
+def headline(result: Result) -> dict[str, float]:
+    """What two runs are compared by."""
+    found = {
+        "activation gradient, first / last layer": result.headline.activation_grad_ratio,
+        "weight gradient, first / last layer": result.headline.weight_grad_ratio,
+        "decades per layer": result.headline.decades_per_layer,
+        "predicted decades per layer": result.prediction.decades_per_layer,
+        "loss at step 1": result.loss[0] if result.loss else None,
+        "loss after the last step": result.final_loss,
+        "share of steps clipped": result.clipping.clipped_share if result.clipping.limit is not None else None,
+    }
+    return {name: value for name, value in found.items() if value is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from lab.experiments.gradient_flow.lessons import headline
+from lab.experiments.gradient_flow.lessons import reading_of
 from lab.experiments.gradient_flow.readings import NAMES
 from lab.experiments.gradient_flow.schema import NORM_TYPES, Params
 from lab.workloads import networks
@@ -114,7 +114,7 @@ _TAILS = {
 
 def script(params: Params) -> str:
     """A preset prints its headline number last; other settings print the slope over depth."""
-    kind = headline(params)
+    kind = reading_of(params)
     head = _HEAD.format(seed=params.seed, threads=_ONE_THREAD if kind == "bias" or kind not in _NO_STEP else "") + (
         _DEVICE.format(device=params.device) if params.device != "cpu" else ""
     )

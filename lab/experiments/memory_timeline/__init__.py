@@ -12,7 +12,8 @@ exact for every tensor. The same operations on tensors without data predict it f
 from lab.experiments.memory_timeline.findings import explain
 from lab.experiments.memory_timeline.lessons import lessons
 from lab.experiments.memory_timeline.measure import run
+from lab.experiments.memory_timeline.readings import headline
 from lab.experiments.memory_timeline.schema import Params, Result, offered
 from lab.experiments.memory_timeline.script import script
 
-__all__ = ["Params", "Result", "explain", "lessons", "offered", "run", "script"]
+__all__ = ["Params", "Result", "explain", "headline", "lessons", "offered", "run", "script"]

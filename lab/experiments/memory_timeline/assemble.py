@@ -10,7 +10,7 @@ from lab.experiments.memory_timeline.schema import Params, Result
 from lab.experiments.memory_timeline.settings import Setting
 from lab.experiments.memory_timeline.subject import SubjectError
 from lab.experiments.memory_timeline.tracking import Tracked
-from lab.instruments.memory.timeline import lives, peak, thinned, timeline, unseen_rows
+from lab.instruments.memory.timeline import lives, peak, thinned, timeline
 from lab.records.memory import (
     CATEGORIES,
     Allocator,
@@ -36,7 +36,6 @@ def result(
     chosen: Tracked,
     *,
     predicted: bool,
-    unseen: dict[int, int] | None,
     time_reason: str,
     **parts: Any,
 ) -> Result:
@@ -44,8 +43,8 @@ def result(
     book = chosen.reading
     rows = thinned(book)
     table = timeline(book, rows)
-    if unseen is not None:
-        table = replace(table, unseen=unseen_rows(rows, unseen))
+    if chosen.book.for_allocator:
+        table = replace(table, unseen=table.workspaces)
     alive, storages = lives(book, rows)
     highest = peak(book, rows)
     return Result(
@@ -66,8 +65,9 @@ def result(
         assumed_scalars=chosen.book.assumed_scalars,
         saved=tuple(chosen.saved),
         saved_bytes=chosen.saved_bytes,
+        kept=tuple(chosen.kept),
         dtypes=_dtypes(chosen),
-        unseen_bytes=_unseen_bytes(unseen, parts["allocator"]),
+        unseen_bytes=_unseen_bytes(table, parts["allocator"]),
         tracked_step_s=None if predicted else chosen.seconds / params.steps,
         step_s_reason="A prediction takes no time."
         if predicted
@@ -83,11 +83,11 @@ def result(
     )
 
 
-def _unseen_bytes(unseen: dict[int, int] | None, allocator: Allocator | None) -> int | None:
-    """From the profiled rerun on the CPU, from the allocator's own count on CUDA."""
+def _unseen_bytes(table: Timeline, allocator: Allocator | None) -> int | None:
+    """From the allocator's events on the CPU, from its own count on CUDA."""
     if allocator:
         return allocator.requested_bytes - allocator.tracked_bytes
-    return None if unseen is None else max(unseen.values(), default=0)
+    return None if table.unseen is None else max(table.unseen, default=0)
 
 
 def nothing(params: Params, error: SubjectError) -> Result:
@@ -106,12 +106,14 @@ def nothing(params: Params, error: SubjectError) -> Result:
         device=params.device,
         fault=error.fault,
         predicted=params.predict,
-        **dict.fromkeys(("phase_peaks", "step_ends", "runs", "changes", "saved", "dtypes"), ()),
+        **dict.fromkeys(("phase_peaks", "step_ends", "runs", "changes", "saved", "dtypes", "kept"), ()),
         **dict.fromkeys(
             ("operations", "recomputed_ops", "parameters", "without_gradient", "segments", "assumed_scalars"), 0
         ),
         **dict.fromkeys(("unseen_reason", "step_s_reason", "prediction_reason", "allocator_reason"), reason),
-        **dict.fromkeys(("unseen_bytes", "step_s", "tracked_step_s", "prediction", "oom", "allocator"), None),
+        **dict.fromkeys(
+            ("unseen_bytes", "bare_peak_bytes", "step_s", "tracked_step_s", "prediction", "oom", "allocator"), None
+        ),
         saved_bytes=0,
         predicted_reason="",
     )
@@ -154,8 +156,8 @@ def prediction(predicted: Tracked, measured: Tracked | None) -> Prediction:
     if measured is not None:
         same = [o.name for o in predicted.reading.operations] == [o.name for o in measured.reading.operations]
         if same:
-            pairs = zip(predicted.reading.instants, measured.reading.instants, strict=True)
-            gap = max(abs(predicted.reading.totals[a] - measured.reading.totals[b]) for (_, a), (_, b) in pairs)
+            pairs = zip(predicted.seen, measured.seen, strict=True)
+            gap = max(abs(a - b) for a, b in pairs)
     return Prediction(predicted.peak_bytes, curve(predicted), same, gap, predicted.book.assumed_scalars)
 
 

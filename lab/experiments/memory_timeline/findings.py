@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from lab.contract import Finding
+from lab.contract import Finding, by_level
 from lab.experiments.memory_timeline.faults import metadata_pairs
 from lab.experiments.memory_timeline.readings import run_with
 from lab.experiments.memory_timeline.retention import LOOKS as RETENTION
@@ -23,8 +23,7 @@ def explain(result: Result) -> tuple[Finding, ...]:
     if not result.timeline.index:
         return ()
     found = [finding for look in _LOOKS for finding in look(result)]
-    order = {"fault": 0, "warning": 1, "surprise": 2, "fact": 3}
-    return tuple(sorted(found, key=lambda finding: order[finding.level])[:MOST])
+    return tuple(by_level(found)[:MOST])
 
 
 def _checkpoint_fault(result: Result) -> Iterator[Finding]:
@@ -32,19 +31,21 @@ def _checkpoint_fault(result: Result) -> Iterator[Finding]:
         position, saved, recomputed = pairs[0]
         evidence = {"tensor at position": position, "saved": saved, "recomputed": recomputed}
         yield Finding(
-            "fault", "The second forward made another tensor", result.fault.explanation, evidence, result.fault.line,
-            result.fault.repair,
+            level="fault", title="The second forward made another tensor", text=result.fault.explanation, evidence=evidence, line=result.fault.line,
+            repair=result.fault.repair,
         )  # fmt: skip
 
 
 def _why_predicted(result: Result) -> Iterator[Finding]:
     if result.predicted_reason:
         evidence = {"predicted peak_bytes": result.peak.bytes}
-        yield Finding("warning", "Predicted instead of run", result.predicted_reason, evidence)
+        yield Finding(
+            level="warning", title="Predicted instead of run", text=result.predicted_reason, evidence=evidence
+        )
     if result.assumed_scalars:
         text = "The model asks tensors for values. A prediction has none and answers 0 or False, so it may take another path than the real run."
         evidence = {"values assumed": result.assumed_scalars}
-        yield Finding("warning", "The prediction had to assume values", text, evidence)
+        yield Finding(level="warning", title="The prediction had to assume values", text=text, evidence=evidence)
 
 
 def _unseen_by_prediction(result: Result) -> Iterator[Finding]:
@@ -56,7 +57,7 @@ def _unseen_by_prediction(result: Result) -> Iterator[Finding]:
             "The real peak on this CPU is higher; measure it with a smaller setting."
         )
         evidence = {"fused operators": fused, "predicted peak_bytes": result.peak.bytes}
-        yield Finding("warning", "The prediction is too low for this LSTM", text, evidence)
+        yield Finding(level="warning", title="The prediction is too low for this LSTM", text=text, evidence=evidence)
 
 
 def _without_gradient(result: Result) -> Iterator[Finding]:
@@ -67,8 +68,8 @@ def _without_gradient(result: Result) -> Iterator[Finding]:
         )
         evidence = {"parameter tensors without .grad": result.without_gradient}
         yield Finding(
-            "warning", "A checkpointed segment is not trained", text, evidence, None, "Use use_reentrant=False.",
-            {"reentrant": False},
+            level="warning", title="A checkpointed segment is not trained", text=text, evidence=evidence, repair="Use use_reentrant=False.",
+            change={"reentrant": False},
         )  # fmt: skip
 
 
@@ -79,7 +80,9 @@ def _peak(result: Result) -> Iterator[Finding]:
     kind = "The predicted peak" if result.predicted else "The peak"
     text = f"{peak.op} of {module_text(peak.module)} runs when most is alive. The largest parts: {largest}."
     evidence = {"peak_bytes": peak.bytes, f"{category_text(parts[0][1])}_bytes": parts[0][0]} if parts else {}
-    yield Finding("fact", f"{kind} is in {phase_text(peak.phase)}, step {peak.step + 1}", text, evidence)
+    yield Finding(
+        level="fact", title=f"{kind} is in {phase_text(peak.phase)}, step {peak.step + 1}", text=text, evidence=evidence
+    )
 
 
 def _first_change(result: Result) -> Iterator[Finding]:
@@ -94,7 +97,7 @@ def _first_change(result: Result) -> Iterator[Finding]:
         f" Next: {others}." if others else ""
     )
     evidence = {"peak now_bytes": result.peak.bytes, "with the change_bytes": best.peak_bytes}
-    yield Finding("fact", f"First: {best.title}", text, evidence, None, "", best.knobs)
+    yield Finding(level="fact", title=f"First: {best.title}", text=text, evidence=evidence, change=best.knobs)
 
 
 def _trains_otherwise(change: Change) -> bool:
@@ -109,7 +112,7 @@ def _fit(result: Result) -> Iterator[Finding]:
     evidence = {"peak_bytes": fit.peak_bytes, "card_bytes": fit.card_bytes}
     caveat = f"Predicted for the kernels of {fit.device}; a CUDA card also holds a context, workspaces and rounding."
     if fit.fits:
-        yield Finding("fact", "It fits on the card", caveat, evidence)
+        yield Finding(level="fact", title="It fits on the card", text=caveat, evidence=evidence)
         return
     fitting = [c for c in result.changes if c.fits]
     helps = min(fitting, key=lambda c: (_trains_otherwise(c), len(c.knobs), c.peak_bytes), default=None)
@@ -117,12 +120,23 @@ def _fit(result: Result) -> Iterator[Finding]:
         least = min((c.peak_bytes for c in result.changes), default=fit.peak_bytes)
         text = f"No change that was tried makes it fit; the smallest peak was {bytes_text(least)}. {caveat}"
         yield Finding(
-            "warning", "It does not fit on the card", text, evidence, None, "Shard it, or take a larger card."
+            level="warning",
+            title="It does not fit on the card",
+            text=text,
+            evidence=evidence,
+            repair="Shard it, or take a larger card.",
         )
         return
     text = f"With {helps.title} the peak is {bytes_text(helps.peak_bytes)}, which fits. {caveat}"
     more = evidence | {"with the change_bytes": helps.peak_bytes}
-    yield Finding("warning", "It does not fit on the card", text, more, None, helps.title, helps.knobs)
+    yield Finding(
+        level="warning",
+        title="It does not fit on the card",
+        text=text,
+        evidence=more,
+        repair=helps.title,
+        change=helps.knobs,
+    )
 
 
 def _mixed_precision(result: Result) -> Iterator[Finding]:
@@ -146,7 +160,9 @@ def _mixed_precision(result: Result) -> Iterator[Finding]:
             f"weights in half size appear. Parameters, gradients and optimizer state stay float32."
         )
         saving = 1 - low.peak_bytes / plain.peak_bytes
-        yield Finding("fact", f"Mixed precision lowers the peak by {saving:.0%}", text, evidence)
+        yield Finding(
+            level="fact", title=f"Mixed precision lowers the peak by {saving:.0%}", text=text, evidence=evidence
+        )
         return
     reason = (
         f"The peak is in the {phase_text(low.peak_phase)}, where everything is float32"
@@ -157,8 +173,8 @@ def _mixed_precision(result: Result) -> Iterator[Finding]:
     )
     text = f"{reason}. Autocast shrinks saved activations only, and adds a copy of each weight it uses."
     yield Finding(
-        "surprise", "Mixed precision does not lower this peak", text, evidence, None,
-        "Raise the batch until activations dominate, or lower the part that the peak is made of.",
+        level="surprise", title="Mixed precision does not lower this peak", text=text, evidence=evidence,
+        repair="Raise the batch until activations dominate, or lower the part that the peak is made of.",
     )  # fmt: skip
 
 
@@ -171,7 +187,7 @@ def _checkpointing(result: Result) -> Iterator[Finding]:
     best = min(others, key=lambda r: r.peak_bytes or 0)
     if not best.recomputed_ops and not result.without_gradient:
         text = "Checkpointing needs segments. This model has no repeated blocks, so nothing was recomputed and nothing saved."
-        yield Finding("surprise", "Nothing to checkpoint", text, {"recomputed operations": 0})
+        yield Finding(level="surprise", title="Nothing to checkpoint", text=text, evidence={"recomputed operations": 0})
         return
     evidence = {
         "without_bytes": plain.peak_bytes,
@@ -186,13 +202,18 @@ def _checkpointing(result: Result) -> Iterator[Finding]:
             f"The peak is in the {phase_text(best.peak_phase)} and made of other things: checkpointing removes saved "
             f"activations, and they are {bytes_text(plain.categories['saved'])} of it."
         )
-        yield Finding("surprise", "Checkpointing does not lower this peak", text, evidence)
+        yield Finding(level="surprise", title="Checkpointing does not lower this peak", text=text, evidence=evidence)
     else:
         saving = 1 - best.peak_bytes / plain.peak_bytes
         text = (
             "Blocks keep their inputs only and run a second time in backward: memory is paid for with one more forward."
         )
-        yield Finding("fact", f"Checkpointing ({best.setting}) lowers the peak by {saving:.0%}", text, evidence)
+        yield Finding(
+            level="fact",
+            title=f"Checkpointing ({best.setting}) lowers the peak by {saving:.0%}",
+            text=text,
+            evidence=evidence,
+        )
 
 
 def _square_root(result: Result) -> Iterator[Finding]:
@@ -205,7 +226,13 @@ def _square_root(result: Result) -> Iterator[Finding]:
             "its input, so the largest segment that is recomputed decides, and it should be short."
         )
         evidence = {f"{root.setting}_bytes": root.peak_bytes, f"{best.setting}_bytes": best.peak_bytes}
-        yield Finding("surprise", "√n is not the best segment length here", text, evidence, None, "", best.knobs)
+        yield Finding(
+            level="surprise",
+            title="√n is not the best segment length here",
+            text=text,
+            evidence=evidence,
+            change=best.knobs,
+        )
 
 
 def _optimizer_temporaries(result: Result) -> Iterator[Finding]:
@@ -222,7 +249,14 @@ def _optimizer_temporaries(result: Result) -> Iterator[Finding]:
     repair, change = (
         ("One fused kernel has none: fused=True.", fused.knobs) if fused and fused.saving_bytes > 0 else ("", {})
     )
-    yield Finding("surprise", "The peak is inside optimizer.step()", text, evidence, None, repair, change)
+    yield Finding(
+        level="surprise",
+        title="The peak is inside optimizer.step()",
+        text=text,
+        evidence=evidence,
+        repair=repair,
+        change=change,
+    )
 
 
 def _first_step(result: Result) -> Iterator[Finding]:
@@ -231,7 +265,7 @@ def _first_step(result: Result) -> Iterator[Finding]:
     if first and second and second > (1 + _SMALL) * first:
         text = "Optimizer state and what the step before left behind exist from the second step on. A first step that fits proves nothing."
         evidence = {"forward of step 1_bytes": first, "forward of step 2_bytes": second}
-        yield Finding("surprise", "The second step needs more than the first", text, evidence)
+        yield Finding(level="surprise", title="The second step needs more than the first", text=text, evidence=evidence)
 
 
 def _unseen(result: Result) -> Iterator[Finding]:
@@ -239,7 +273,7 @@ def _unseen(result: Result) -> Iterator[Finding]:
         row = max(range(len(result.timeline.unseen)), key=result.timeline.unseen.__getitem__)
         text = f"{result.timeline.op[row]} takes a workspace inside its kernel. The dispatcher does not see it, and the peak above does not count it."
         evidence = {"unseen at most_bytes": result.unseen_bytes, "peak_bytes": result.peak.bytes}
-        yield Finding("fact", "Some memory is seen only by the allocator", text, evidence)
+        yield Finding(level="fact", title="Some memory is seen only by the allocator", text=text, evidence=evidence)
 
 
 _LOOKS: tuple[Callable[[Result], Iterator[Finding]], ...] = (

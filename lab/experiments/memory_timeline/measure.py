@@ -2,7 +2,7 @@
 
 NOTE In which order, and why.
 1. The prediction comes first: it costs nothing in memory, and says whether the real run may be done here at all.
-2. Time and memory are never measured in the same run; the settings take turns under the clock. The profiled rerun for what only the allocator sees is a third.
+2. Time and memory are never measured in the same run; the settings take turns under the clock. The bare run beside which the track is held is a third.
 3. Other settings and changes are measured like the chosen one while that is quick; else changes are predicted.
 4. The capped run is the same training again, stopped at the first request beyond the cap. The cap counts what the
    dispatcher sees, so a real card fails a little earlier: it also holds workspaces, rounding and a context.
@@ -23,10 +23,10 @@ from lab.experiments.memory_timeline.settings import changes, compared
 from lab.experiments.memory_timeline.subject import SubjectError
 from lab.experiments.memory_timeline.tracking import (
     Tracked,
+    bare_peak_bytes,
     run_out_of_memory,
     steady_collector,
     track,
-    track_with_profiler,
 )
 from lab.instruments.memory import allocator as memory_allocator
 from lab.instruments.memory.self_check import prediction_missing, require_working
@@ -35,7 +35,7 @@ from lab.torch_private import missing, require
 
 NEEDED = (
     *("saved tensors", "versions", "node records", "checkpoint markers", "storages", "mode stacks", "dispatch modes"),
-    *("engine hooks", "tensor parts", "function transforms"),
+    *("engine hooks", "engine sums", "tensor parts", "function transforms"),
 )
 
 REAL_BYTES = {"cpu": 2 << 30}
@@ -81,14 +81,14 @@ class _Measurement:
         chosen = prediction if self.predicted and prediction else track(params, fake=self.predicted)
         self.kept[params] = chosen
         allocator = self._allocator_stops(chosen) if allocator else None
-        unseen, unseen_reason = self._unseen(chosen)
+        bare_bytes, unseen_reason = self._bare(chosen)
         if chosen.fault:
             runs, tried, oom = (), (), None
         else:
             runs = self._runs()
-            tried = self._changes(chosen)
+            tried = self._changes(chosen, prediction)
             report(0.92, "running out of memory")
-            cap = params.cap_bytes or int(0.9 * chosen.peak_bytes)
+            cap = params.cap_bytes or int(0.9 * max(chosen.seen))
             oom = run_out_of_memory(params, cap, fake=self.predicted)
         report(0.98, "reading")
         return assemble.result(
@@ -100,7 +100,7 @@ class _Measurement:
             prediction_reason=reason,
             runs=runs,
             changes=tried,
-            unseen=unseen,
+            bare_peak_bytes=bare_bytes,
             unseen_reason=unseen_reason,
             step_s=self.times.get(params),
             time_reason=self.time_reason,
@@ -126,7 +126,8 @@ class _Measurement:
             fault = found.fault
         return None, f"{fault.type}: {fault.explanation or fault.message}"[:300]
 
-    def _unseen(self, chosen: Tracked) -> tuple[dict[int, int] | None, str]:
+    def _bare(self, chosen: Tracked) -> tuple[int | None, str]:
+        """Peak of the run without the track, or why it was not measured."""
         if self.predicted:
             return None, "A prediction has no allocator."
         if self.params.device != "cpu":
@@ -135,14 +136,13 @@ class _Measurement:
             return None, "The run ended early."
         if why := missing("allocation events"):
             return None, why
-        self.report(0.2, "once more under the profiler")
+        self.report(0.2, "once more without the instrument, under the allocator's eyes")
         try:
-            again, unseen = track_with_profiler(self.params)
-        except RuntimeError as error:
-            return None, f"The profiler did not start: {error}"[:300]
-        if [o.name for o in again.reading.operations] != [o.name for o in chosen.reading.operations]:
-            return None, "The profiled rerun ran other operations."
-        return unseen, ""
+            return bare_peak_bytes(self.params), ""
+        except Exception as error:
+            if self.params.model != "own":
+                raise
+            return None, f"A second run failed: {type(error).__name__}: {error}"[:300]
 
     def _tracked(self, params: Params, fake: bool) -> Tracked | None:
         """None when a program's model cannot be trained in this way, such as a batch of 3 in 4 parts."""
@@ -179,8 +179,9 @@ class _Measurement:
                     raise
                 self.time_reason = f"A later step failed: {type(error).__name__}: {error}"[:300]
 
-    def _changes(self, chosen: Tracked) -> tuple[Change, ...]:
-        fake = self.predicted or chosen.seconds > QUICK_S
+    def _changes(self, chosen: Tracked, prediction: Tracked | None) -> tuple[Change, ...]:
+        fake = self.predicted or (chosen.seconds > QUICK_S and prediction is not None)
+        against = prediction if fake and prediction else chosen  # a prediction knows no workspaces: like with like
         if fake and prediction_missing():
             return ()
         found, settings = [], changes(self.params)
@@ -191,7 +192,7 @@ class _Measurement:
             self.report(0.65 + 0.25 * number / len(settings), f"what if: {setting.name}")
             tracked = self._tracked(setting.of(self.params), fake)
             if tracked and not tracked.fault:
-                found.append(assemble.change(setting, tracked, chosen, self.params.card_bytes, measured=not fake))
+                found.append(assemble.change(setting, tracked, against, self.params.card_bytes, measured=not fake))
         return tuple(sorted(found, key=lambda change: -change.saving_bytes))
 
     def _allocator_starts(self) -> bool:

@@ -13,8 +13,17 @@ Knobs = Mapping[str, Any]
 
 
 def peak_bytes(result: Result) -> float:
-    """The headline number."""
-    return float(result.peak.bytes)
+    """The headline number, which the script prints: of the allocator in a run without the instrument, where there was one."""
+    return float(result.bare_peak_bytes or result.peak.bytes)
+
+
+def headline(result: Result) -> dict[str, float]:
+    """What two runs are compared by."""
+    parts = {f"{category_text(name)}_bytes": size for name, size in result.peak.categories.items() if size}
+    found: dict[str, float] = {"peak_bytes": result.peak.bytes, **parts}
+    if result.step_s:
+        found["step_s"] = result.step_s.median
+    return found | {"recomputed operations": result.recomputed_ops}
 
 
 def growth_bytes(result: Result) -> float:

@@ -31,8 +31,8 @@ def _growth(result: Result) -> Iterator[Finding]:
             "backward nothing ever frees it."
         )
         yield Finding(
-            "warning", f"Each step leaves {bytes_text(growth)} behind", text, evidence, None,
-            "Keep the number: losses.append(loss.item()).", {"leak": "item"},
+            level="warning", title=f"Each step leaves {bytes_text(growth)} behind", text=text, evidence=evidence,
+            repair="Keep the number: losses.append(loss.item()).", change={"leak": "item"},
         )  # fmt: skip
     else:
         text = (
@@ -40,8 +40,8 @@ def _growth(result: Result) -> Iterator[Finding]:
             "in host memory that no tensor tool sees."
         )
         yield Finding(
-            "surprise", f"Each step leaves only {bytes_text(growth)} behind", text, evidence, None,
-            "Keep the number: losses.append(loss.item()).", {"leak": "item"},
+            level="surprise", title=f"Each step leaves only {bytes_text(growth)} behind", text=text, evidence=evidence,
+            repair="Keep the number: losses.append(loss.item()).", change={"leak": "item"},
         )  # fmt: skip
 
 
@@ -56,8 +56,8 @@ def _retained(result: Result) -> Iterator[Finding]:
         evidence |= {"peak_bytes": result.peak.bytes, "peak without_bytes": without.peak_bytes}
     text = "The graph is kept after backward, until the next loss takes the name of this one: through the optimizer step and into the next forward."
     yield Finding(
-        "warning", "The graph outlives backward", text, evidence, None, "Leave retain_graph=True out.",
-        {"retain_graph": False},
+        level="warning", title="The graph outlives backward", text=text, evidence=evidence, repair="Leave retain_graph=True out.",
+        change={"retain_graph": False},
     )  # fmt: skip
 
 
@@ -70,8 +70,8 @@ def _forgot(result: Result) -> Iterator[Finding]:
         )
         evidence = {"forgotten_bytes": forgot.peak_bytes, "no_grad_bytes": clean.peak_bytes}
         yield Finding(
-            "warning" if forgot.chosen else "fact", "Evaluating with gradients on keeps the graph", text, evidence, None,
-            "with torch.no_grad(): around the evaluation.", {"mode": "no_grad"},
+            level="warning" if forgot.chosen else "fact", title="Evaluating with gradients on keeps the graph", text=text, evidence=evidence,
+            repair="with torch.no_grad(): around the evaluation.", change={"mode": "no_grad"},
         )  # fmt: skip
 
 
@@ -90,15 +90,20 @@ def _accumulation(result: Result) -> Iterator[Finding]:
             f"Saved activations fall from {bytes_text(whole.saved_bytes)} to {bytes_text(each.saved_bytes)}, but from the second "
             "micro-batch on each gradient is computed beside the one it is added to, and the gradients stay alive meanwhile."
         )
-        yield Finding("surprise", "Accumulation raises this peak", text, evidence)
+        yield Finding(level="surprise", title="Accumulation raises this peak", text=text, evidence=evidence)
     else:
         text = "A backward for each micro-batch frees its graph before the next one is built."
-        yield Finding("fact", "Accumulation lowers the peak, if each micro-batch has its backward", text, evidence)
+        yield Finding(
+            level="fact",
+            title="Accumulation lowers the peak, if each micro-batch has its backward",
+            text=text,
+            evidence=evidence,
+        )
     if joined.chosen:
         yield Finding(
-            "warning", "All graphs are alive at once",
-            "The losses were added and backward was called once, so every micro-batch keeps its graph until the end.",
-            evidence, None, "Call backward for each micro-batch; the gradients are the same.", {"one_backward": False},
+            level="warning", title="All graphs are alive at once",
+            text="The losses were added and backward was called once, so every micro-batch keeps its graph until the end.",
+            evidence=evidence, repair="Call backward for each micro-batch; the gradients are the same.", change={"one_backward": False},
         )  # fmt: skip
 
 
@@ -121,8 +126,8 @@ def _gradients_in_forward(result: Result) -> Iterator[Finding]:
             "cleared first_bytes": better.peak_bytes,
         }
         yield Finding(
-            "surprise", "Old gradients stay through the forward", text, evidence, None,
-            "optimizer.zero_grad(set_to_none=True) before the forward.", change,
+            level="surprise", title="Old gradients stay through the forward", text=text, evidence=evidence,
+            repair="optimizer.zero_grad(set_to_none=True) before the forward.", change=change,
         )  # fmt: skip
 
 
@@ -136,7 +141,11 @@ def _views(result: Result) -> Iterator[Finding]:
         )
         evidence = {"view_bytes": row.bytes, "storage_bytes": row.storage_bytes}
         yield Finding(
-            "surprise", "A small view keeps a large tensor", text, evidence, None, "Copy the part: x[...].clone()."
+            level="surprise",
+            title="A small view keeps a large tensor",
+            text=text,
+            evidence=evidence,
+            repair="Copy the part: x[...].clone().",
         )
 
 

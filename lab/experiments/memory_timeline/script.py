@@ -1,4 +1,8 @@
-"""The program on its own, without the lab: the same training under a track of thirty lines."""
+"""The program on its own, without the lab: the same training under the profiler's allocation events, or a track of thirty lines.
+
+The allocator's events give the peak of a run on the CPU. What they cannot say (tensors without data, the bytes at one
+request or after a step, another device) a dispatch mode does.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +12,55 @@ from lab.experiments.memory_timeline.schema import Params
 from lab.experiments.memory_timeline.settings import forward_only
 from lab.workloads import models
 
-_HEAD = '''"""What is alive while a model trains: bytes of every tensor that the dispatcher sees, from birth to death."""
+_HEAD = '''"""What is alive while a model trains, in bytes."""
 
 import contextlib
 import gc
+import json
 import math
+import tempfile
 import weakref
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
+'''
+_ALLOCATOR = '''
+class Track:
+    """``peak`` in bytes: what was there before, and what the allocator gave out and took back since."""
 
+    def __init__(self):
+        self.there, self.now, self.peak = {}, 0, 0
+
+    def add(self, tensor):
+        storage = tensor.untyped_storage()
+        self.there[storage.data_ptr()] = storage.nbytes()
+
+    def __enter__(self):
+        self.session = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+        self.session.__enter__()
+
+    def __exit__(self, *error):
+        self.session.__exit__(*error)
+        with tempfile.TemporaryDirectory() as folder:
+            self.session.export_chrome_trace(f"{folder}/trace.json")
+            with open(f"{folder}/trace.json") as file:
+                events = [e for e in json.load(file)["traceEvents"] if e["name"] == "[memory]"]
+        alive = self.now = self.peak = sum(self.there.values())
+        for event in sorted(events, key=lambda e: e["ts"]):
+            size, address = event["args"]["Bytes"], event["args"]["Addr"]
+            if size > 0:
+                self.there[address] = size
+                alive += size
+            else:
+                alive -= self.there.pop(address, 0)
+            self.peak = max(self.peak, alive)
+'''
+_DISPATCH = '''
 class Track(TorchDispatchMode):
     """``now`` and ``peak`` in bytes. A storage dies when the last tensor lets go of it; a weak reference says when."""
 
@@ -49,6 +88,11 @@ class Track(TorchDispatchMode):
         if torch.is_inference_mode_enabled() and func._can_decompose():  # it brings composite operations here whole
             with self:
                 return func.decompose(*args, **(kwargs or {}))
+        # where gradients meet, the engine adds in place, except under a dispatch mode: done here as it does without
+        meets = func is torch.ops.aten.add.Tensor and torch._C._current_autograd_node() is not None
+        alone = meets and args[0]._use_count() == 4
+        if alone and torch._C._storage_Use_Count(args[0].untyped_storage()._cdata) == 2 and args[0].is_contiguous():
+            return args[0].add_(args[1])
         out = func(*args, **(kwargs or {}))
         for tensor in torch.utils._pytree.tree_leaves(out):
             if isinstance(tensor, torch.Tensor):
@@ -99,7 +143,13 @@ for block in blocks.children():
 
 def script(params: Params) -> str:
     """Prints the headline number last: the peak; with a leak what the last step left behind; under a cap what was alive."""
-    parts = [_HEAD, f'\nDEVICE = "{params.device}"\ntorch.manual_seed({params.seed})\n']
+    by_step = params.leak != "none" and params.steps > 1
+    needs_mode = params.predict or params.cap_bytes or by_step or params.device != "cpu"
+    parts = [
+        _HEAD,
+        _DISPATCH if needs_mode else _ALLOCATOR,
+        f'\nDEVICE = "{params.device}"\ntorch.manual_seed({params.seed})\n',
+    ]
     if params.device != "cpu":
         parts.append("torch.set_default_device(DEVICE)\n")
     if params.precision == "bf16":

@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
@@ -15,14 +16,15 @@ from lab.contract import Fault
 from lab.experiments.memory_timeline.schema import Params
 from lab.experiments.memory_timeline.subject import Subject, build
 from lab.instruments.memory import unseen as memory_unseen
-from lab.instruments.memory.saved import saved_tensors
-from lab.instruments.memory.timeline import Reading, owners, read
-from lab.instruments.memory.tracker import MemoryTrack
+from lab.instruments.memory.kept import kept
+from lab.instruments.memory.saved import saved_bytes, saved_tensors
+from lab.instruments.memory.timeline import Reading, owners, peak, read, seen_bytes
+from lab.instruments.memory.tracker import BEGIN, END, MemoryTrack, moment
 from lab.program import run as program
 from lab.program.explain import explain_fault, is_missing_kernel
-from lab.records.memory import CapHit, SavedTensor
+from lab.records.memory import CapHit, Kept, SavedTensor
 from lab.records.program import SILENT, Said, Warned
-from lab.torch_private import FakeMode
+from lab.torch_private import FakeMode, missing
 from lab.workloads.training_step import Watch
 
 
@@ -31,12 +33,17 @@ class Tracked:
     """What one tracked run gave."""
 
     book: MemoryTrack
+    seen: list[int]
+    """Most bytes that the dispatcher saw while each operation ran: what a prediction is about."""
     reading: Reading
     seconds: float
     """Of all steps, the instrument included."""
     step_ends: list[int]
     """Event after which each step was over."""
     saved: list[SavedTensor]
+    saved_bytes: int
+    """Kept for backward at the end of the forward of the step with the peak."""
+    kept: list[Kept]
     segments: int
     parameters: int
     without_gradient: int
@@ -46,11 +53,6 @@ class Tracked:
     @property
     def peak_bytes(self) -> int:
         return max(self.reading.totals)
-
-    @property
-    def saved_bytes(self) -> int:
-        """Of distinct storages that only autograd keeps."""
-        return sum({row.storage: row.storage_bytes or 0 for row in self.saved if row.holds == "saved"}.values())
 
     @property
     def recomputed_ops(self) -> int:
@@ -66,19 +68,32 @@ class _Opened(Watch):
     last_step: int
     step_ends: list[int] = field(default_factory=list)
     saved: list[SavedTensor] = field(default_factory=list)
+    saved_bytes: dict[int, int] = field(default_factory=dict)
+    """By step."""
+    kept: list[Kept] = field(default_factory=list)
 
     def step(self, number: int) -> None:
         self.book.step = number
 
     def step_done(self) -> None:
         self.step_ends.append(len(self.book.ledger.events) - 1)
+        if self.book.step == self.last_step:
+            self.kept = kept(self.book, names(self.subject))
 
     def phase(self, name: str) -> contextlib.AbstractContextManager[None]:
         return self.book.phase(name)
 
     def forward_done(self, loss: torch.Tensor) -> None:
+        self.saved_bytes[self.book.step] = saved_bytes(loss, self.book)
         if self.book.step == self.last_step:
             self.saved = saved_tensors(loss, self.book)
+
+
+def names(subject: Subject) -> dict[str, Any]:
+    """What the program and the training loop call their things."""
+    training = subject.training
+    own = {"model": training.task.model} if subject.ran is None else dict(subject.ran.namespace)
+    return own | {"the loop's list of losses": training.kept, "the last loss": training.loss}
 
 
 @contextlib.contextmanager
@@ -93,9 +108,9 @@ def steady_collector() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _opened(params: Params, fake: bool, cap_bytes: int | None = None, addresses: bool = False) -> Iterator[_Opened]:
-    """Build a training, and track what happens inside the block."""
-    with program.torch_defaults(params.seed, params.device), FakeMode() if fake else contextlib.nullcontext():
+def _opened(params: Params, fake: bool, cap_bytes: int | None = None, for_allocator: bool = False) -> Iterator[_Opened]:
+    """Build a training, and track what happens inside the block. For use under ``program.torch_defaults``."""
+    with FakeMode() if fake else contextlib.nullcontext():
         subject = build(params)
         task = subject.training.task
         book = MemoryTrack(
@@ -104,19 +119,44 @@ def _opened(params: Params, fake: bool, cap_bytes: int | None = None, addresses:
             task.inputs,
             cap_bytes=cap_bytes,
             source=program.FILE if subject.ran else "",
-            with_addresses=addresses,
+            names=names(subject),
+            for_allocator=for_allocator,
         )
         with book:
             yield _Opened(book, subject, params.steps - 1)
 
 
-def track(params: Params, *, fake: bool, addresses: bool = False) -> Tracked:
-    """Build and train under the track. What a visitor's model raises is in ``fault``.
+def track(params: Params, *, fake: bool) -> Tracked:
+    """Build and train under the track, on the CPU also with the allocator's own events. Faults of a model are in ``fault``.
 
     Raises SubjectError when there is nothing to train.
     """
+    with program.torch_defaults(params.seed, params.device):
+        if fake or params.device != "cpu" or missing("allocation events"):
+            trained = _trained(params, fake)
+            return _read(params, trained, seen_bytes(trained.opened.book, params.device))
+        kept: list[_Trained] = []
+        recording = memory_unseen.recorded(lambda: kept.append(_trained(params, fake, for_allocator=True)))
+    (trained,) = kept
+    seen = seen_bytes(trained.opened.book)
+    moved = memory_unseen.add_unseen(trained.opened.book, recording)
+    trained.opened.step_ends = [moved[event] for event in trained.opened.step_ends]
+    return _read(params, trained, seen)
+
+
+@dataclass
+class _Trained:
+    """A training that is over, not read."""
+
+    opened: _Opened
+    seconds: float
+    warned: tuple[Warned, ...]
+    fault: Fault | None
+
+
+def _trained(params: Params, fake: bool, *, for_allocator: bool = False) -> _Trained:
     fault = None
-    with warnings.catch_warnings(record=True) as caught, _opened(params, fake, addresses=addresses) as opened:
+    with warnings.catch_warnings(record=True) as caught, _opened(params, fake, for_allocator=for_allocator) as opened:
         warnings.simplefilter("always")
         started = time.perf_counter()
         try:
@@ -128,40 +168,59 @@ def track(params: Params, *, fake: bool, addresses: bool = False) -> Tracked:
         seconds = time.perf_counter() - started
         if fault:
             opened.step_done()
-        parameters = list(opened.subject.training.task.model.parameters())
-    said = opened.subject.ran.said if opened.subject.ran else SILENT
+    warned = tuple(Warned(str(w.message)[:1000], None) for w in caught)
+    return _Trained(opened, seconds, warned, fault)
+
+
+def _read(params: Params, trained: _Trained, seen: list[int]) -> Tracked:
+    opened, ran = trained.opened, trained.opened.subject.ran
+    parameters = list(opened.subject.training.task.model.parameters())
+    said = ran.said if ran else SILENT
+    reading = read(opened.book, params.device)
+    highest = peak(reading, reading.instants)
     return Tracked(
         opened.book,
-        read(opened.book, params.device),
-        seconds,
+        seen,
+        reading,
+        trained.seconds,
         opened.step_ends,
         opened.saved,
+        opened.saved_bytes.get(highest.step, 0),
+        opened.kept,
         opened.subject.segments,
         sum(p.numel() for p in parameters),
         sum(p.requires_grad and p.grad is None for p in parameters),
-        replace(
-            said, warned=tuple(dict.fromkeys([*said.warned, *(Warned(str(w.message)[:1000], None) for w in caught)]))
-        ),
-        fault,
+        replace(said, warned=tuple(dict.fromkeys([*said.warned, *trained.warned]))),
+        trained.fault,
     )
 
 
-def track_with_profiler(params: Params) -> tuple[Tracked, dict[int, int]]:
-    """The same on the CPU, and by operation what only the allocator saw."""
-    kept: list[Tracked] = []
+def bare_peak_bytes(params: Params) -> int:
+    """Peak of the same training without the track, from the allocator's own events."""
 
-    def work() -> MemoryTrack:
-        kept.append(track(params, fake=False, addresses=True))
-        return kept[0].book
+    def work() -> None:
+        training = build(params).training
+        gc.collect()
+        gc.disable()
+        try:
+            moment(BEGIN)
+            training.run(params.steps)
+            moment(END)
+        finally:
+            gc.enable()
 
-    book, events = memory_unseen.profiled(work)
-    return kept[0], memory_unseen.unseen_by_operation(book, events)
+    with program.torch_defaults(params.seed, params.device), warnings.catch_warnings(action="ignore"):
+        return memory_unseen.peak_bytes(memory_unseen.recorded(work))
 
 
 def run_out_of_memory(params: Params, cap_bytes: int, *, fake: bool) -> CapHit | None:
     """Train under a cap; None when everything fits. The exception is kept for a moment, to see what it holds."""
     kept: BaseException | None = None
-    with warnings.catch_warnings(action="ignore"), _opened(params, fake, cap_bytes=cap_bytes) as opened:
+    with (
+        program.torch_defaults(params.seed, params.device),
+        warnings.catch_warnings(action="ignore"),
+        _opened(params, fake, cap_bytes=cap_bytes) as opened,
+    ):
         ledger = opened.book.ledger
         try:
             opened.subject.training.run(params.steps, opened)

@@ -13,7 +13,8 @@ and are never added. What is shown is measured twice: bare, with nothing but a c
 from lab.experiments.op_profile.findings import explain
 from lab.experiments.op_profile.lessons import lessons
 from lab.experiments.op_profile.measure import run
-from lab.experiments.op_profile.schema import Params, Result
+from lab.experiments.op_profile.readings import headline
+from lab.experiments.op_profile.schema import Params, Result, offered
 from lab.experiments.op_profile.script import script
 
-__all__ = ["Params", "Result", "explain", "lessons", "run", "script"]
+__all__ = ["Params", "Result", "explain", "headline", "lessons", "offered", "run", "script"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.contract import Finding
+from lab.contract import Finding, by_level
 from lab.experiments.op_profile.readings import (
     arithmetic_share,
     busy_share,
@@ -17,14 +17,13 @@ from lab.experiments.op_profile.schema import Result
 from lab.quantities import number_text, seconds_text
 
 MOST = 5
-_ORDER = {"fault": 0, "warning": 1, "surprise": 2, "fact": 3}
 
 
 def explain(result: Result) -> tuple[Finding, ...]:
     """At most ``MOST`` things to notice: a trap that was tried, then the most important."""
     looks = (_first_step, _busy_and_slow, _self_and_total, _largest, _optimizer, _overhead, _said)
     found = [finding for look in looks for finding in look(result)]
-    return (*_trap(result), *sorted(found, key=lambda finding: _ORDER[finding.level]))[:MOST]
+    return (*_trap(result), *by_level(found))[:MOST]
 
 
 def _trap(result: Result) -> Iterator[Finding]:
@@ -39,7 +38,12 @@ def _trap(result: Result) -> Iterator[Finding]:
     text = result.trap.explanation
     if result.trap.name == "clocks" and result.device == "cpu":
         text += f" Here the naive clock says {seconds_text(reading(result, 'naive clock', 'as written'))}."
-    yield Finding("surprise", result.trap.title[:1].upper() + result.trap.title[1:], text, evidence | said)
+    yield Finding(
+        level="surprise",
+        title=result.trap.title[:1].upper() + result.trap.title[1:],
+        text=text,
+        evidence=evidence | said,
+    )
 
 
 def _first_step(result: Result) -> Iterator[Finding]:
@@ -53,10 +57,10 @@ def _first_step(result: Result) -> Iterator[Finding]:
         else "created the optimizer's state, picked kernels and filled the allocator"
     )
     yield Finding(
-        "surprise",
-        f"The first step took {ratio:.1f} times as long",
-        f"It {cause}: {seconds_text(first_s)} against {seconds_text(result.overhead.bare_s.median)} later. A fresh process pays more still.",
-        {"first_s": first_s, "median later_s": result.overhead.bare_s.median},
+        level="surprise",
+        title=f"The first step took {ratio:.1f} times as long",
+        text=f"It {cause}: {seconds_text(first_s)} against {seconds_text(result.overhead.bare_s.median)} later. A fresh process pays more still.",
+        evidence={"first_s": first_s, "median later_s": result.overhead.bare_s.median},
         repair="Leave the first steps out of a measurement.",
     )
 
@@ -67,12 +71,12 @@ def _busy_and_slow(result: Result) -> Iterator[Finding]:
         return
     what = "A kernel is running" if result.device_busy_s is not None else "An operator is running"
     yield Finding(
-        "surprise",
-        f"Busy {busy:.0%} of the time, at {reached:.0%} of the arithmetic",
-        f"{what} for {busy:.0%} of the step, and the step reaches {number_text(reached * result.ceilings.flops_per_s / 1e9)} of the "
+        level="surprise",
+        title=f"Busy {busy:.0%} of the time, at {reached:.0%} of the arithmetic",
+        text=f"{what} for {busy:.0%} of the step, and the step reaches {number_text(reached * result.ceilings.flops_per_s / 1e9)} of the "
         f"{number_text(result.ceilings.flops_per_s / 1e9)} GFLOP/s of a large matmul. Busy says that something "
         "ran, not that it ran well: traffic, small shapes and elementwise operators take the rest.",
-        {"busy": round(busy, 3), "share of the arithmetic": round(reached, 3)},
+        evidence={"busy": round(busy, 3), "share of the arithmetic": round(reached, 3)},
         repair="Look at Ceilings: operators near the traffic ceiling want fewer bytes, those far from both want larger shapes.",
     )  # fmt: skip
 
@@ -90,12 +94,12 @@ def _self_and_total(result: Result) -> Iterator[Finding]:
     at = max(gaps)[1]
     steps = result.profiled_steps
     yield Finding(
-        "fact",
-        f"Totals add up to {ratio:.1f} times the step",
-        f"{short_name(calls.name[at])} has a total of {seconds_text(calls.total_s[at] / steps)} and {seconds_text(calls.self_s[at] / steps)} "
+        level="fact",
+        title=f"Totals add up to {ratio:.1f} times the step",
+        text=f"{short_name(calls.name[at])} has a total of {seconds_text(calls.total_s[at] / steps)} and {seconds_text(calls.self_s[at] / steps)} "
         "in itself: the rest is in what it called, and counts again there. Only self times add up.",
-        {"total_s": calls.total_s[at] / steps, "self_s": calls.self_s[at] / steps},
-        _line(result, at),
+        evidence={"total_s": calls.total_s[at] / steps, "self_s": calls.self_s[at] / steps},
+        line=_line(result, at),
     )
 
 
@@ -115,11 +119,11 @@ def _largest(result: Result) -> Iterator[Finding]:
     place = f", most of it from {calls.module[at]}" if calls.module[at] else ""
     count = sum(calls.calls[at] for at in rows) / steps
     yield Finding(
-        "fact",
-        f"{short_name(name)} has the largest self time",
-        f"{seconds_text(owned[name])} of {seconds_text(result.step.total_s)} in {count:.0f} calls a step{place}.",
-        {"self_s": owned[name], "calls a step": round(count, 1)},
-        _line(result, at),
+        level="fact",
+        title=f"{short_name(name)} has the largest self time",
+        text=f"{seconds_text(owned[name])} of {seconds_text(result.step.total_s)} in {count:.0f} calls a step{place}.",
+        evidence={"self_s": owned[name], "calls a step": round(count, 1)},
+        line=_line(result, at),
     )
 
 
@@ -132,11 +136,11 @@ def _optimizer(result: Result) -> Iterator[Finding]:
             inside.add(at)
     count = sum(calls.calls[at] for at in inside if calls.is_operator[at]) / result.profiled_steps
     yield Finding(
-        "fact",
-        f"The optimizer takes {result.step.optimizer_s / result.step.total_s:.0%} of the step",
-        f"It runs {count:.0f} operators a step, each a pass over a parameter or its state. They do little arithmetic for "
+        level="fact",
+        title=f"The optimizer takes {result.step.optimizer_s / result.step.total_s:.0%} of the step",
+        text=f"It runs {count:.0f} operators a step, each a pass over a parameter or its state. They do little arithmetic for "
         "each byte they move.",
-        {"optimizer_s": result.step.optimizer_s, "operators": round(count)},
+        evidence={"optimizer_s": result.step.optimizer_s, "operators": round(count)},
         repair="" if count < 20 else "fused=True updates all parameters in one call.",
     )
 
@@ -147,11 +151,11 @@ def _overhead(result: Result) -> Iterator[Finding]:
     bare, profiled = result.overhead.bare_s.min, result.overhead.profiled_s.min
     each = (profiled - bare) / result.overhead.events_per_step
     yield Finding(
-        "warning" if result.overhead.ratio > 1.5 else "fact",
-        f"The profiler makes this step {result.overhead.ratio:.2f} times as long",
-        f"{seconds_text(bare)} without it, {seconds_text(profiled)} with it: some {seconds_text(each)} for each of "
+        level="warning" if result.overhead.ratio > 1.5 else "fact",
+        title=f"The profiler makes this step {result.overhead.ratio:.2f} times as long",
+        text=f"{seconds_text(bare)} without it, {seconds_text(profiled)} with it: some {seconds_text(each)} for each of "
         f"{result.overhead.events_per_step:,} events. Many short operators look slower than they are.",
-        {"bare_s": bare, "profiled_s": profiled, "events": result.overhead.events_per_step},
+        evidence={"bare_s": bare, "profiled_s": profiled, "events": result.overhead.events_per_step},
         repair="Compare settings by the bare step; use the profile to see where to look.",
     )
 
@@ -160,7 +164,10 @@ def _said(result: Result) -> Iterator[Finding]:
     for text in (result.steps_cut, *result.notes):
         if text:
             yield Finding(
-                "warning", "A setting that did not take effect" if text in result.notes else "Fewer steps", text, {}
+                level="warning",
+                title="A setting that did not take effect" if text in result.notes else "Fewer steps",
+                text=text,
+                evidence={},
             )
 
 

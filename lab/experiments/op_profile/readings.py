@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 
 from lab.experiments.op_profile.schema import Result
 
@@ -80,3 +81,11 @@ def busy_share(result: Result) -> float:
 def short_name(name: str) -> str:
     """``aten::mm`` as ``mm``; the engine's wrapper of a backward node as the node."""
     return name.removeprefix("aten::").removeprefix("autograd::engine::evaluate_function: ")
+
+
+def headline(result: Result) -> dict[str, float]:
+    """What two runs are compared by."""
+    if result.step is None or result.overhead is None:
+        return {}
+    parts = {name: value for name, value in asdict(result.step).items() if value is not None and name != "total_s"}
+    return {"bare step_s": result.overhead.bare_s.median, **parts, "events a step": result.overhead.events_per_step}

@@ -14,7 +14,8 @@ Every number here comes from the real modules, run in both modes on the same inp
 from lab.experiments.train_eval.findings import explain
 from lab.experiments.train_eval.lessons import lessons
 from lab.experiments.train_eval.measure import run
+from lab.experiments.train_eval.readings import headline
 from lab.experiments.train_eval.schema import Params, Result, offered
 from lab.experiments.train_eval.script import script
 
-__all__ = ["Params", "Result", "explain", "lessons", "offered", "run", "script"]
+__all__ = ["Params", "Result", "explain", "headline", "lessons", "offered", "run", "script"]

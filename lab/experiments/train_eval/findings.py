@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from lab.contract import Finding
+from lab.contract import Finding, by_level
 from lab.experiments.train_eval import findings_batchnorm as batchnorm
 from lab.experiments.train_eval import findings_dropout as dropout
 from lab.experiments.train_eval import findings_switches as switches
 from lab.experiments.train_eval.schema import Result
 
 MOST = 4
-_ORDER = {"fault": 0, "warning": 1, "surprise": 2, "fact": 3}
 _LOOKS: dict[str, Callable[[Result], Iterator[Finding]]] = {
     "masks": dropout.masks,
     "convergence": dropout.masks,
@@ -32,4 +31,4 @@ def explain(result: Result) -> tuple[Finding, ...]:
     """At most ``MOST`` findings, warnings first. Beside a fault only what was measured in its place."""
     instead = batchnorm.batch_sizes(result) if result.sizes else ()
     found = instead if result.fault else _LOOKS[result.study](result)
-    return tuple(sorted(found, key=lambda finding: _ORDER[finding.level])[:MOST])
+    return tuple(by_level(found)[:MOST])

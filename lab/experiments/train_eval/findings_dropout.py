@@ -17,22 +17,22 @@ def masks(result: Result) -> Iterator[Finding]:
     inside = low <= r.dropped_fraction <= high
     trials = r.units * r.independent_passes
     yield Finding(
-        "fact" if inside else "warning",
-        f"The share of dropped {r.unit}s agrees with p"
+        level="fact" if inside else "warning",
+        title=f"The share of dropped {r.unit}s agrees with p"
         if inside
         else f"The share of dropped {r.unit}s is outside its interval",
-        f"{trials:,} independent {r.unit}s, each dropped with probability {chosen.p:g}: {r.level:.1%} of seeds give a share "
+        text=f"{trials:,} independent {r.unit}s, each dropped with probability {chosen.p:g}: {r.level:.1%} of seeds give a share "
         f"between {low:.4f} and {high:.4f}. Measured: {r.dropped_fraction:.4f}.",
-        {"dropped": r.dropped_fraction, "low": low, "high": high},
+        evidence={"dropped": r.dropped_fraction, "low": low, "high": high},
         repair="" if inside else "One seed in a thousand does this. Try another seed.",
     )
     if 0 < chosen.p < 1 and not r.kept_shift:
         yield Finding(
-            "fact",
-            f"What is kept is multiplied by 1/(1 − p) = {number_text(r.kept_scale)}",
-            "So the expected output equals the input, and eval mode has nothing to rescale. The mean is kept, the variance is not: "
+            level="fact",
+            title=f"What is kept is multiplied by 1/(1 − p) = {number_text(r.kept_scale)}",
+            text="So the expected output equals the input, and eval mode has nothing to rescale. The mean is kept, the variance is not: "
             f"it goes from the input's own to {number_text(r.variance)}.",
-            {
+            evidence={
                 "mean": r.mean,
                 "predicted mean": r.predicted.mean,
                 "variance": r.variance,
@@ -41,11 +41,11 @@ def masks(result: Result) -> Iterator[Finding]:
         )
     if r.kept_shift:
         yield Finding(
-            "fact",
-            "AlphaDropout keeps mean and variance",
-            f"A dropped unit is set to −λα = −1.758, then everything is multiplied by {number_text(r.kept_scale)} and "
+            level="fact",
+            title="AlphaDropout keeps mean and variance",
+            text=f"A dropped unit is set to −λα = −1.758, then everything is multiplied by {number_text(r.kept_scale)} and "
             f"{number_text(r.kept_shift)} is added. For inputs of mean 0 and variance 1 both stay.",
-            {
+            evidence={
                 "mean": r.mean,
                 "predicted mean": r.predicted.mean,
                 "variance": r.variance,
@@ -57,11 +57,11 @@ def masks(result: Result) -> Iterator[Finding]:
     yield from _whole_units(result)
     if r.same_masks and 0 < chosen.p < 1:
         yield Finding(
-            "surprise",
-            "Both passes dropped the same units",
-            "The generator was set back to the seed before each pass, so each pass drew the same mask. More passes bring no new "
+            level="surprise",
+            title="Both passes dropped the same units",
+            text="The generator was set back to the seed before each pass, so each pass drew the same mask. More passes bring no new "
             f"information: {r.independent_passes} independent pass.",
-            {"passes": len(r.convergence), "independent passes": r.independent_passes},
+            evidence={"passes": len(r.convergence), "independent passes": r.independent_passes},
             repair="Seed once, before the first pass.",
             change={"same_mask": False},
         )
@@ -71,17 +71,20 @@ def _extremes(result: Result) -> Iterator[Finding]:
     r, p = readings.dropout(result), result.chosen.p
     if p == 1:
         yield Finding(
-            "surprise",
-            "p = 1 gives zeros, not a division by zero",
-            "1/(1 − p) has no value at p = 1. torch returns x · 0: every output is 0, and so is every gradient that goes back "
+            level="surprise",
+            title="p = 1 gives zeros, not a division by zero",
+            text="1/(1 − p) has no value at p = 1. torch returns x · 0: every output is 0, and so is every gradient that goes back "
             "through it.",
-            {"dropped": r.dropped_fraction, "mean": r.mean},
+            evidence={"dropped": r.dropped_fraction, "mean": r.mean},
             repair="p is the share that is dropped, not the share that is kept.",
             change={"p": 0.5},
         )
     if p == 0:
         yield Finding(
-            "fact", "p = 0 is the identity", "Nothing is dropped, and the factor is 1.", {"dropped": r.dropped_fraction}
+            level="fact",
+            title="p = 0 is the identity",
+            text="Nothing is dropped, and the factor is 1.",
+            evidence={"dropped": r.dropped_fraction},
         )
 
 
@@ -89,11 +92,11 @@ def _ignores_eval(result: Result) -> Iterator[Finding]:
     r = readings.dropout(result)
     if r.eval_dropped_fraction > 0 and result.chosen.p < 1:
         yield Finding(
-            "warning",
-            "F.dropout drops after eval() as well",
-            f"The function does not know the module that calls it; its training argument is True unless it is given. After eval() "
+            level="warning",
+            title="F.dropout drops after eval() as well",
+            text=f"The function does not know the module that calls it; its training argument is True unless it is given. After eval() "
             f"it dropped {r.eval_dropped_fraction:.1%} of the units.",
-            {"dropped after eval()": r.eval_dropped_fraction},
+            evidence={"dropped after eval()": r.eval_dropped_fraction},
             repair="F.dropout(x, p, training=self.training), or nn.Dropout.",
             change={"module": "Dropout"},
         )
@@ -103,11 +106,11 @@ def _whole_units(result: Result) -> Iterator[Finding]:
     r = readings.dropout(result)
     if r.unit != "element":
         yield Finding(
-            "fact",
-            f"A {r.unit} is dropped as a whole",
-            f"{result.module} draws one number for each sample and channel. In {r.units:,} {r.unit}s a pass, {r.partly_dropped} "
+            level="fact",
+            title=f"A {r.unit} is dropped as a whole",
+            text=f"{result.module} draws one number for each sample and channel. In {r.units:,} {r.unit}s a pass, {r.partly_dropped} "
             "were dropped in part. Neighbouring positions are alike, so dropping single ones would remove little.",
-            {"units in a pass": r.units, "dropped in part": r.partly_dropped},
+            evidence={"units in a pass": r.units, "dropped in part": r.partly_dropped},
         )
 
 
@@ -116,25 +119,25 @@ def mc_dropout(result: Result) -> Iterator[Finding]:
     assert mc
     predicted = sum(s.predicted_std for s in mc.samples) / len(mc.samples)
     yield Finding(
-        "fact",
-        "The spread follows from p and the last layer",
-        "With one dropout layer before a linear output the variance is the sum of w²·h²·p/(1 − p). The measured spread comes "
+        level="fact",
+        title="The spread follows from p and the last layer",
+        text="With one dropout layer before a linear output the variance is the sum of w²·h²·p/(1 − p). The measured spread comes "
         f"near it: {number_text(mc.mean_std)} over {mc.passes} passes, {number_text(predicted)} by the formula.",
-        {"measured std": mc.mean_std, "predicted std": predicted, "passes": mc.passes},
+        evidence={"measured std": mc.mean_std, "predicted std": predicted, "passes": mc.passes},
     )
     yield Finding(
-        "surprise",
-        f"Each answer costs {mc.passes} forwards",
-        f"{seconds_text(mc.all_passes_s)} instead of {seconds_text(mc.one_pass_s)}. The spread says how much the mask matters for this input, which is not the same as "
+        level="surprise",
+        title=f"Each answer costs {mc.passes} forwards",
+        text=f"{seconds_text(mc.all_passes_s)} instead of {seconds_text(mc.one_pass_s)}. The spread says how much the mask matters for this input, which is not the same as "
         "how wrong the prediction is: it does not shrink with more training data unless p is tuned.",
-        {"one_pass_s": mc.one_pass_s, "all_passes_s": mc.all_passes_s},
+        evidence={"one_pass_s": mc.one_pass_s, "all_passes_s": mc.all_passes_s},
         repair="Put the passes into one batch: repeat the input, run once.",
     )
     yield Finding(
-        "fact",
-        "Only the dropout layer is in train mode",
-        f"model.eval() first, then train() on the dropout layers alone. BatchNorm counted {mc.batchnorm_batches} batches.",
-        {"batches counted": mc.batchnorm_batches},
+        level="fact",
+        title="Only the dropout layer is in train mode",
+        text=f"model.eval() first, then train() on the dropout layers alone. BatchNorm counted {mc.batchnorm_batches} batches.",
+        evidence={"batches counted": mc.batchnorm_batches},
         repair="for m in model.modules(): m.train(isinstance(m, nn.Dropout))",
     )
 
@@ -144,19 +147,19 @@ def listeners(result: Result) -> Iterator[Finding]:
     deaf = [row.name for row in rows if row.eval_spread > 0]
     if deaf:
         yield Finding(
-            "warning",
-            f"{len(deaf)} of {len(rows)} stay random after eval()",
-            f"{' and '.join(deaf)}: functions have no mode. What they drop is decided by an argument of the call.",
-            {row.name: row.eval_spread for row in rows if row.eval_spread > 0},
+            level="warning",
+            title=f"{len(deaf)} of {len(rows)} stay random after eval()",
+            text=f"{' and '.join(deaf)}: functions have no mode. What they drop is decided by an argument of the call.",
+            evidence={row.name: row.eval_spread for row in rows if row.eval_spread > 0},
             repair="training=self.training; dropout_p=self.p if self.training else 0.0.",
         )
     yield from norm_defaults(result)
     warned = [row for row in rows if row.warning]
     for row in warned:
         yield Finding(
-            "surprise",
-            f"{row.name} drops a {row.drops}, and warns",
-            f"torch says: {row.warning}. It reads a 3-d input as a batch of sequences, not as one image.",
-            {"shape": str(row.shape), "dropped as a whole": row.drops},
+            level="surprise",
+            title=f"{row.name} drops a {row.drops}, and warns",
+            text=f"torch says: {row.warning}. It reads a 3-d input as a batch of sequences, not as one image.",
+            evidence={"shape": str(row.shape), "dropped as a whole": row.drops},
             repair="Use Dropout1d for (N, C, L), or add the batch dimension.",
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.contract import Lesson
-from lab.experiments.train_eval.readings import headline, treatment
+from lab.experiments.train_eval.readings import evidence, treatment
 from lab.experiments.train_eval.schema import Params, Result
 
 
@@ -16,15 +16,15 @@ def _follows(result: Result) -> str:
     assert result.batchnorm
     rows = result.batchnorm
     plain = sum(row.batch_mean[0] for row in rows) / len(rows)
-    last = abs(headline(result) - rows[-1].batch_mean[0])
-    return "nearly the last batch" if last < abs(headline(result) - plain) else "slow and smooth"
+    last = abs(evidence(result) - rows[-1].batch_mean[0])
+    return "nearly the last batch" if last < abs(evidence(result) - plain) else "slow and smooth"
 
 
 def _is_plain_mean(result: Result) -> str:
     assert result.batchnorm
     rows = result.batchnorm
     plain = sum(row.batch_mean[0] for row in rows) / len(rows)
-    return "the plain mean of the batch means" if abs(headline(result) - plain) < 1e-12 else "the last batch's mean"
+    return "the plain mean of the batch means" if abs(evidence(result) - plain) < 1e-12 else "the last batch's mean"
 
 
 _FREEZING = Params(view="batchnorm", study="freezing", module="BatchNorm1d")
@@ -41,12 +41,12 @@ _TWO_VARIANCES = Lesson(
     },
     answer=lambda r: (
         "no: eval is smaller by √(3/4)"
-        if abs(headline(r) - 0.75**0.5) < 1e-3
+        if abs(evidence(r) - 0.75**0.5) < 1e-3
         else "yes: same batch, same statistics"
-        if headline(r) == 1
+        if evidence(r) == 1
         else "no: eval is larger"
     ),
-    evidence=headline,
+    evidence=evidence,
     evidence_name="eval output ÷ train output",
     requirement="Say which variance BatchNorm uses where. Assume the defaults of torch.",
     mechanism="Train mode normalises with Σ(x − μ)²/n and puts Σ(x − μ)²/(n − 1) into the running variance. Eval mode uses the latter.",
@@ -65,7 +65,7 @@ _ONE = Lesson(
         "it uses the running statistics": "Only eval mode does.",
     },
     answer=lambda r: "a ValueError" if r.fault and r.fault.type == "ValueError" else "the output is 0",
-    evidence=headline,
+    evidence=evidence,
     evidence_name="values of a channel",
     requirement='Explain "Expected more than 1 value per channel when training". Assume it comes up at the end of an epoch.',
     mechanism="n counts all values of a channel: N, or N·H·W for images. At n = 1 the variance is 0 and the unbiased one is 0/0.",
@@ -84,7 +84,7 @@ _MOMENTUM = Lesson(
         "the mean of all batches": "That is momentum=None.",
     },
     answer=_follows,
-    evidence=headline,
+    evidence=evidence,
     evidence_name="running mean of channel 0",
     requirement="Say what momentum means in torch's BatchNorm. Assume a port from another library.",
     mechanism="running ← (1 − m)·running + m·new. Optimizers and most other libraries give the weight to the old value.",
@@ -103,7 +103,7 @@ _CUMULATIVE = Lesson(
         "the last batch's mean": "That is momentum=1.",
     },
     answer=_is_plain_mean,
-    evidence=headline,
+    evidence=evidence,
     evidence_name="running mean of channel 0",
     requirement="Say what num_batches_tracked is for. Assume momentum=None.",
     mechanism="The factor is 1/num_batches_tracked, so all batches weigh the same and the start, 0 and 1, weighs nothing.",
@@ -121,8 +121,8 @@ _UNTRACKED = Lesson(
         "as far as usual": "There is no running mean to differ from.",
         "eval mode raises an error": "Only for one value a channel; then its message talks about training.",
     },
-    answer=lambda r: "not at all: both use the batch" if headline(r) == 0 else "as far as usual",
-    evidence=headline,
+    answer=lambda r: "not at all: both use the batch" if evidence(r) == 0 else "as far as usual",
+    evidence=evidence,
     evidence_name="rms distance of both modes",
     requirement="Say what track_running_stats=False does at prediction. Assume batches of any size.",
     mechanism="running_mean and running_var are None; the layer normalises with the batch in both modes.",
@@ -140,8 +140,8 @@ _SHIFTED = Lesson(
         "train: it uses the batch": "Train mode subtracts the batch's own mean: it hides the shift.",
         "neither": "Eval mode has a memory of training, and the data disagree with it.",
     },
-    answer=lambda r: "eval: its output has another mean" if headline(r) > 0.2 else "neither",
-    evidence=headline,
+    answer=lambda r: "eval: its output has another mean" if evidence(r) > 0.2 else "neither",
+    evidence=evidence,
     evidence_name="rms distance of both modes",
     requirement="Say what BatchNorm does under a distribution shift. Assume eval mode in production.",
     mechanism="Eval mode is a fixed scale and shift. A change of the data's mean or variance goes straight through.",
@@ -161,7 +161,7 @@ def _frozen(
         question=question,
         choices=choices,
         answer=lambda r: right if _counted(r) == expected else wrong,
-        evidence=headline,
+        evidence=evidence,
         evidence_name="batches counted",
         **texts,
     )

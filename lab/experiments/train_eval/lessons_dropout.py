@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.contract import Lesson
-from lab.experiments.train_eval.readings import dropout, headline
+from lab.experiments.train_eval.readings import dropout, evidence
 from lab.experiments.train_eval.schema import Params, Result
 
 
@@ -24,7 +24,7 @@ _SHARE = Lesson(
         "clearly away from p": "25,600 draws leave a standard deviation of 0.0031.",
     },
     answer=_inside,
-    evidence=headline,
+    evidence=evidence,
     evidence_name="share dropped",
     requirement="Say what p means in nn.Dropout and how exactly it is met. Assume train mode.",
     mechanism=(
@@ -49,9 +49,9 @@ _KEPT_MEAN = Lesson(
         "0.5": "Nothing here halves.",
     },
     answer=lambda r: (
-        "1: what is kept is multiplied by 5" if abs(headline(r) - 1) < 0.1 else "0.2: four fifths are gone"
+        "1: what is kept is multiplied by 5" if abs(evidence(r) - 1) < 0.1 else "0.2: four fifths are gone"
     ),
-    evidence=headline,
+    evidence=evidence,
     evidence_name="mean of the outputs",
     requirement="Say why nothing is rescaled at prediction time. Assume inverted dropout, as torch has it.",
     mechanism="y = m·x/(1 − p) with m = 1 with probability 1 − p, so E[y] = x and Var[y] = x²·p/(1 − p).",
@@ -70,7 +70,7 @@ _ALL = Lesson(
         "an error": "p may lie in [0, 1], both ends included.",
     },
     answer=lambda r: "zeros" if dropout(r).mean == 0 and dropout(r).dropped_fraction == 1 else "NaN",
-    evidence=headline,
+    evidence=evidence,
     evidence_name="share dropped",
     requirement="Say what the ends of the range of p do. Assume train mode.",
     mechanism="p = 0 returns the input, p = 1 multiplies by zero. Both are legal, and p = 1 stops every gradient.",
@@ -89,7 +89,7 @@ _FUNCTIONAL = Lesson(
         "it raises an error": "Nothing warns. The output is just noisy.",
     },
     answer=lambda r: "it goes on dropping" if dropout(r).eval_dropped_fraction > 0 else "it returns x",
-    evidence=headline,
+    evidence=evidence,
     evidence_name="share dropped after eval()",
     requirement="Say which dropout listens to eval(). Assume that forward was written by somebody else.",
     mechanism="eval() sets a flag on modules. nn.Dropout passes the flag on; F.dropout takes training=True as its default.",
@@ -108,7 +108,7 @@ _SAME_SEED = Lesson(
         "none: dropout is off": "The seed says which mask, not whether there is one.",
     },
     answer=lambda r: "one" if dropout(r).same_masks else "50",
-    evidence=headline,
+    evidence=evidence,
     evidence_name="masks are equal",
     requirement="Say where the mask comes from and when it repeats. Assume one device.",
     mechanism="Each call draws from the device's default generator. Checkpointing saves and restores its state to get the same mask.",
@@ -126,8 +126,8 @@ _ALPHA = Lesson(
         "2: as after Dropout": "Dropout(0.5) gives E[x²]/(1 − p) = 2 here.",
         "0.5": "Half of the units carry no signal, but they are not 0.",
     },
-    answer=lambda r: "1: kept" if abs(headline(r) - 1) < 0.25 else "2: as after Dropout",
-    evidence=headline,
+    answer=lambda r: "1: kept" if abs(evidence(r) - 1) < 0.25 else "2: as after Dropout",
+    evidence=evidence,
     evidence_name="variance of the outputs",
     requirement="Say what AlphaDropout is for. Assume SELU activations.",
     mechanism=(
@@ -153,7 +153,7 @@ _PLANES = Lesson(
         if dropout(r).unit == "plane" and dropout(r).partly_dropped == 0
         else "single pixels"
     ),
-    evidence=headline,
+    evidence=evidence,
     evidence_name="share of planes dropped",
     requirement="Say what the number in Dropout1d, 2d, 3d stands for. Assume inputs with a batch dimension.",
     mechanism="The mask has shape (N, C, 1, 1) and is broadcast. Adjacent pixels of a feature map are correlated, so single ones carry little.",
@@ -174,7 +174,7 @@ _MC = Lesson(
     answer=lambda r: (
         "the dropout layers only" if r.mc_dropout and r.mc_dropout.batchnorm_batches == 0 else "the whole model"
     ),
-    evidence=headline,
+    evidence=evidence,
     evidence_name="std over passes, mean over inputs",
     requirement="Say how to read an uncertainty off a network with dropout. Assume it was trained with dropout.",
     mechanism="Dropout stays on at prediction; the passes are samples of an ensemble. Mean and spread come from T passes and cost T passes.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.contract import Lesson
-from lab.experiments.train_eval.readings import accuracy_lost, combination, headline, modes
+from lab.experiments.train_eval.readings import accuracy_lost, combination, evidence, modes
 from lab.experiments.train_eval.schema import Params
 
 MC_PROGRAM = """model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3))
@@ -26,7 +26,7 @@ _EVAL_GRADIENTS = Lesson(
         "only for Dropout": "Dropout does nothing in eval mode, so it is the one that keeps nothing.",
     },
     answer=lambda r: "yes" if combination(r).requires_grad else "no: eval() switches gradients off",
-    evidence=headline,
+    evidence=evidence,
     evidence_name="bytes kept for backward",
     requirement="Say what eval() does to gradients. Assume no other context.",
     mechanism="eval() is train(False): module.training = False, recursively. grad_fn is recorded as long as grad mode is on.",
@@ -45,7 +45,7 @@ _NO_GRAD_DROPS = Lesson(
         "it scales without dropping": "Both belong to the same branch.",
     },
     answer=lambda r: "it drops" if combination(r).dropped_fraction > 0 else "nothing: there is no training",
-    evidence=headline,
+    evidence=evidence,
     evidence_name="share of active units dropped",
     requirement="Say which switch Dropout listens to. Assume validation code that only has no_grad.",
     mechanism="Mode and recording are independent: 2 × 3 combinations, all legal. Layers read the mode, autograd reads the gradient mode.",
@@ -68,7 +68,7 @@ _INFERENCE = Lesson(
         if len({row.output for row in r.switches if row.mode == "eval"}) == 1
         else "yes: BatchNorm switches"
     ),
-    evidence=headline,
+    evidence=evidence,
     evidence_name="share of active units dropped",
     requirement="Say what prediction code should set. Assume nobody needs gradients.",
     mechanism="eval() makes layers deterministic and independent of the batch; inference_mode drops graph and version counting.",
@@ -93,7 +93,7 @@ _FORGOTTEN = Lesson(
         if accuracy_lost(r) > 0.002
         else "nothing: the weights are the same"
     ),
-    evidence=headline,
+    evidence=evidence,
     evidence_name="accuracy lost",
     requirement="Say how a forgotten eval() shows. Assume BatchNorm and Dropout in the network.",
     mechanism="Dropout adds noise, BatchNorm takes its statistics from the test batch, and stores them: later evaluations suffer too.",
@@ -114,7 +114,7 @@ _CONVNET = Lesson(
     answer=lambda r: (
         "no: a function in forward still drops" if modes(r).ignoring else "yes: eval() reaches every module"
     ),
-    evidence=headline,
+    evidence=evidence,
     evidence_name="relative distance of two eval outputs",
     requirement="Say how to find what ignores eval() in code that is not yours. Assume a model that runs.",
     mechanism="In eval mode every call should be a fixed function. Whatever moves the random generator then has not listened.",
@@ -135,7 +135,7 @@ _PER_LAYER = Lesson(
     answer=lambda r: {2: "2: BatchNorm and Dropout", 1: "1: only Dropout"}.get(
         sum(row.gap > 0 for row in modes(r).modules), "5: every module has the flag"
     ),
-    evidence=headline,
+    evidence=evidence,
     evidence_name="modules that change the output",
     requirement="Say which modes a model can be in. Assume MC dropout or a frozen backbone.",
     mechanism="training is a flag of each module; train() and eval() only set it recursively. Mixed modes are legal.",

@@ -1,4 +1,4 @@
-"""The headline number of each study: what the lessons settle on and the take-away scripts print last."""
+"""Numbers read from a result: the one that settles each study and that its script prints last, and those of a comparison."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lab.records.modes_dropout import DropoutReading
 from lab.records.modes_models import ForgottenEval, ModelScan, SwitchRow
 
 
-def headline(result: Result) -> float:
+def evidence(result: Result) -> float:
     """One number a study."""
     return _HEADLINES[result.study](result)
 
@@ -130,3 +130,24 @@ _HEADLINES = {
     "modules": _modules,
     "forgotten eval": accuracy_lost,
 }
+
+
+def headline(result: Result) -> dict[str, float]:
+    """What two runs are compared by."""
+    found: dict[str, float] = {}
+    if result.dropout:
+        found |= {
+            "share dropped": result.dropout.dropped_fraction,
+            "mean": result.dropout.mean,
+            "variance": result.dropout.variance,
+        }
+    if result.batchnorm:
+        last = result.batchnorm[-1]
+        found |= {"gap of the modes": last.mode_gap, "gap on fresh data": last.fresh_gap}
+        found |= {"running mean, channel 0": last.running_mean[0]} if last.running_mean else {}
+    if result.switches:
+        here = combination(result)
+        found |= {"saved_bytes": here.saved_bytes, "share dropped": here.dropped_fraction, "forward_s": here.forward_s}
+    if result.scan and result.scan.modes:
+        found |= {"gap together": result.scan.modes.gap_together, "modules that change": len(result.scan.modes.modules)}
+    return found

@@ -1,0 +1,6 @@
+"""The graph that autograd holds, and the engine that walks it.
+
+Read ``book`` first: it writes nodes down while they are born. ``program_trace`` calls it at every operation of a program,
+``storages`` tells pieces of memory apart, ``engine_calls`` sees a backward coming and ``backward_trace`` watches it, ``cuts``
+finds where the graph ends too early, and ``to_records`` makes plain data of it all.
+"""

@@ -53,6 +53,8 @@ class Slot:
     freed: bool = False
     recomputed: bool = False
     changed: tuple[int | None, str] | None = None
+    freed_by: tuple[str, int | None, int] | None = None
+    """(call, line, moment) of the pass that freed it."""
 
 
 @dataclass(eq=False, slots=True)
@@ -74,6 +76,8 @@ class Seen:
     variables: list[str] = field(default_factory=list)
     variable: weakref.ref[torch.Tensor] | None = None
     """For a leaf: the tensor."""
+    state: Any = None
+    """The content of the tensor that it made, as in the log of tensors."""
     first_name: str = ""
     """For a leaf: its name when it was first used, for a program that gives the name to something else later."""
 
@@ -136,6 +140,14 @@ class GraphBook:
             self._leaves[tensor] = seen
         return seen
 
+    def known_leaf(self, tensor: torch.Tensor) -> Seen | None:
+        """The record of a leaf that was met."""
+        return self._leaves.get(tensor)
+
+    def leaves(self) -> list[Seen]:
+        """Every leaf that was met and lives."""
+        return list(self._leaves.values())
+
     def _function(self, node: TorchNode) -> Seen:
         outputs = torch_private.output_metadata(node)
         first = outputs[0] if outputs else None
@@ -187,15 +199,22 @@ class GraphBook:
                     todo.append(parent)
         return graph
 
-    def read_slots(self, graph: Graph, names: Names) -> int:
-        """Bring the saved slots of ``graph`` up to date. Returns the bytes of the distinct storages they keep alive."""
-        counted: set[int] = set()
-        return sum(self._read(seen, node, counted, names) for seen, node in graph.nodes if seen.slots and node)
+    def read_slots(self, graph: Graph, names: Names, after: tuple[str, int | None, int] | None = None) -> int:
+        """Bring the saved slots of ``graph`` up to date, ``after`` (call, line, moment) of a pass or before any.
 
-    def _read(self, seen: Seen, node: TorchNode, counted: set[int], names: Names) -> int:
+        Returns the bytes of the distinct storages that they keep alive.
+        """
+        counted: set[int] = set()
+        return sum(self._read(seen, node, counted, names, after) for seen, node in graph.nodes if seen.slots and node)
+
+    def _read(
+        self, seen: Seen, node: TorchNode, counted: set[int], names: Names, after: tuple[str, int | None, int] | None
+    ) -> int:
         held_now, kept = dict(_held(node)), 0
         for slot in seen.slots:
             held = held_now.get(slot.name)
+            if held is None and not slot.freed:
+                slot.freed_by = after
             slot.freed = held is None
             if not isinstance(held, torch.Tensor):
                 continue

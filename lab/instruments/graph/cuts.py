@@ -10,6 +10,8 @@ import torch
 
 from lab import torch_private
 from lab.instruments.describing.names import Names
+from lab.instruments.graph.tensor_log import Operation, State
+from lab.records.graph import Plain
 
 Reason = Literal["detach", "no_grad", "inference_mode", "integer", "copy", "leaves torch"]
 
@@ -26,6 +28,12 @@ class SeenCut:
     source_name: str
     target: int
     """``id`` of the result, 0 when that is no tensor. It gets its name after the operation."""
+    module: str | None = None
+    state: State | None = None
+    """The content of the result."""
+    number: Plain = None
+    source: State | None = None
+    """The content that was cut off."""
 
 
 class CutLog:
@@ -34,10 +42,9 @@ class CutLog:
     def __init__(self) -> None:
         self.kept: dict[tuple[str, int], SeenCut] = {}
 
-    def note(
-        self, func: Any, name: str, source: torch.Tensor, result: Any, line: int, names: Callable[[], Names]
-    ) -> None:
+    def note(self, call: Operation, source: torch.Tensor, result: Any, line: int, names: Callable[[], Names]) -> None:
         """Remember the operation if it cut ``source`` off from its result."""
+        func, name = call.func, call.name
         name = "data" if func == torch_private.GET_DATA else name
         target = result if isinstance(result, torch.Tensor) else None
         if (name, line) in self.kept or len(self.kept) >= _MOST or (target is not None and target.requires_grad):
@@ -45,7 +52,17 @@ class CutLog:
         reason = _reason(func, name, target)
         if reason:
             at = 0 if target is None else id(target)
-            self.kept[name, line] = SeenCut(name, reason, line, names().of(source), at)
+            self.kept[name, line] = SeenCut(
+                name,
+                reason,
+                line,
+                names().of(source),
+                at,
+                call.module,
+                call.results[0] if call.results else None,
+                call.plain_result,
+                next((use for use in call.uses if use.requires_grad), None),
+            )
 
 
 def _reason(func: Any, name: str, target: torch.Tensor | None) -> Reason | None:
@@ -55,6 +72,8 @@ def _reason(func: Any, name: str, target: torch.Tensor | None) -> Reason | None:
         return "leaves torch"
     if target is None:
         return None
+    if name.endswith("_like") or name.startswith("new_"):
+        return None  # the shape of the source, not its values
     if func in _COPIES:
         return "copy"
     if torch.is_inference_mode_enabled():

@@ -14,6 +14,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from lab import torch_private
 from lab.instruments.graph.backward_trace import BackwardTrace, SeenStep
 from lab.instruments.graph.book import Graph, Seen
+from lab.instruments.graph.tensor_log import State
 
 CALLS: dict[Any, str] = {
     torch.Tensor.backward: "backward",
@@ -38,6 +39,14 @@ class SeenPass:
     steps: list[SeenStep] = field(default_factory=list)
     steps_cut: int = 0
     error: str = ""
+    moment: int = 0
+    """Operations that had run before it."""
+    roots: tuple[State, ...] = ()
+    """Tensors that the call was given to start from."""
+    inputs: tuple[State, ...] | None = None
+    """Tensors that the call was asked about; None when it fills the leaves."""
+    caller: str = ""
+    """Library function that called the engine for the program."""
 
     @property
     def root(self) -> Seen | None:
@@ -74,6 +83,20 @@ def arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
     retain = kwargs.get("retain_graph", args[at] if len(args) > at else None)
     create = bool(kwargs.get("create_graph", args[at + 1] if len(args) > at + 1 else False))
     return list(edges(roots)), create if retain is None else bool(retain), create
+
+
+def tensors_of(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[list[torch.Tensor], list[torch.Tensor] | None]:
+    """(tensors that a call starts from, tensors that it was asked about) where they are tensors."""
+    roots = args[0] if args else kwargs.get("outputs", kwargs.get("tensors"))
+    inputs = kwargs.get("inputs", args[1] if func is torch.autograd.grad and len(args) > 1 else None)
+    return _flat(roots), None if inputs is None else _flat(inputs)
+
+
+def _flat(value: Any) -> list[torch.Tensor]:
+    many = value if isinstance(value, (list, tuple)) and not isinstance(value, GradientEdge) else [value]
+    return [v for v in many if isinstance(v, torch.Tensor) and not torch_private.is_wrapped(v)]
 
 
 def edges(roots: Any) -> Iterator[GradientEdge]:

@@ -7,6 +7,9 @@ before the engine frees it.
 
 from __future__ import annotations
 
+import linecache
+import re
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -16,7 +19,7 @@ from torch.autograd.graph import Node as TorchNode
 from torch.overrides import TorchFunctionMode
 
 from lab import torch_private
-from lab.instruments.describing.lines import called_by, program_line
+from lab.instruments.describing.lines import called_by, library_call, program_line
 from lab.instruments.describing.modules import ModulePath
 from lab.instruments.describing.names import Names, named_tensors, program_scopes
 from lab.instruments.describing.values import small_tensor
@@ -24,6 +27,9 @@ from lab.instruments.graph import engine_calls
 from lab.instruments.graph.book import Graph, GraphBook, Seen
 from lab.instruments.graph.cuts import CutLog
 from lab.instruments.graph.engine_calls import PassLog, SeenPass
+from lab.instruments.graph.events import OptimizerSteps
+from lab.instruments.graph.recorder import HOOKS, Met, Recorder
+from lab.instruments.graph.tensor_log import Operation
 
 
 class ProgramTrace(TorchFunctionMode):
@@ -34,24 +40,31 @@ class ProgramTrace(TorchFunctionMode):
         self.book = GraphBook()
         self.passes = PassLog(self.own_look)
         self.cuts = CutLog()
-        self.last: GradientEdge | None = None
-        """Edge of the last differentiable result. The tensor itself is not held."""
+        self.applied: list[tuple[type, Operation]] = []
+        """Applications of a ``torch.autograd.Function``, the first of them."""
+        self.custom_classes: dict[str, type] = {}
+        """Classes of ``torch.autograd.Function`` that were applied, by the name of their nodes."""
+        self._last: weakref.ref[torch.Tensor] | None = None
         self.broken: Exception | None = None
         """First fault of the instrument itself. The program went on; what was recorded is incomplete."""
         self._file, self._scope = file, scope
         self._modules = ModulePath()
         self._custom = torch_private.CustomFunctions(self._applied)
         self._engine = torch_private.EngineRuns(self._unannounced_run)
+        self.recorder = Recorder(file, self.book, self._modules, self.names, self.own_look)
+        self._steps = OptimizerSteps(self._stepping)
         self._in_engine = False
 
     def __enter__(self) -> ProgramTrace:
         self._modules.__enter__()
         self._custom.__enter__()
         self._engine.__enter__()
+        self._steps.__enter__()
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
+        self._steps.__exit__()
         self._engine.__exit__()
         self._custom.__exit__()
         self._modules.__exit__()
@@ -67,16 +80,42 @@ class ProgramTrace(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name == "__get__" and func != torch_private.GET_DATA:
             return func(*args, **kwargs)
-        before: list[tuple[torch.Tensor, int | None]] = []
+        if name in _NO_OPERATION:
+            return self._no_operation(func, name, args, kwargs)
+        begun: tuple[Operation, Met] | None = None
         with self.own_look():
-            before = [(t, torch_private.version(t)) for t in _tensors((*args, *kwargs.values()))]
-        result = func(*args, **kwargs)
-        with self.own_look():
-            for tensor, _ in before:
+            begun = self.recorder.begin(func, name, args, kwargs)
+            for tensor, _ in begun[1]:
                 self._name_leaf(tensor)
-            written = [tensor for tensor, version in before if torch_private.version(tensor) != version]
-            self._note(func, name, args, written, result)
+        try:
+            result = func(*args, **kwargs)
+        except Exception as error:
+            with self.own_look():
+                if begun:
+                    self.recorder.refused(*begun, error)
+            raise
+        with self.own_look():
+            if begun:
+                self._note(*begun, args, result)
         return result
+
+    def _no_operation(self, func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Hooks, switches of the gradient mode and ``.grad = None``: seen, and passed on."""
+        with self.own_look():
+            if name in HOOKS and args and not torch_private.is_wrapped(args[0]):
+                seen = self.recorder.hook(name, args[0], self.seen(args[0]))
+                if name == "register_hook" and len(args) == 2 and callable(args[1]):
+                    args = (args[0], self.recorder.watched(args[1], seen))
+            elif name == "_set_grad_enabled":
+                self.recorder.mode(bool(args[0]))
+            elif (
+                func == torch_private.SET_GRAD
+                and len(args) == 2
+                and args[1] is None
+                and not torch_private.is_wrapped(args[0])
+            ):
+                self.recorder.cleared(args[0])
+        return func(*args, **kwargs)
 
     def own_look(self) -> _OwnLook:
         """Context manager for everything that the instrument itself does while the program runs."""
@@ -109,24 +148,49 @@ class ProgramTrace(TorchFunctionMode):
             return None
         return self.book.leaf(tensor) if tensor.grad_fn is None else self.book.see(tensor.grad_fn)
 
+    def seen_nodes(self) -> Iterator[Seen]:
+        """Every node of the graphs of the passes that are kept."""
+        return (seen for p in self.passes.kept for seen, _ in p.graph.nodes)
+
+    def asks_for_gradients(self) -> bool:
+        """Whether the program made anything require gradients."""
+        return bool(self.book.leaves()) or any(tensor.requires_grad for _, tensor in self.named())
+
+    def without_fast_path(self) -> list[str]:
+        """Classes of modules whose fused path a function mode switches off."""
+        return list(self._modules.without_fast_path)
+
     # Operations.
 
-    def _note(self, func: Any, name: str, args: tuple[Any, ...], written: list[torch.Tensor], result: Any) -> None:
-        line = program_line(self._file)
-        if func == torch_private.GET_DATA:
+    def _note(self, call: Operation, met: Met, args: tuple[Any, ...], result: Any) -> None:
+        written = [(t, use) for t, use in met if torch_private.version(t) != use.version]
+        tensors = [t for t, _ in written]
+        made = [t for t in _tensors((result,)) if all(t is not w for w in tensors)]
+        if call.func == torch_private.GET_DATA:
             self.book.storages.note_data(result)
-        for tensor in written:
-            self.book.storages.note_write(tensor, line, _WRITTEN.get(name, name))
-        self._remember(written, line, in_place=True)
-        self._remember([o for o in _tensors((result,)) if all(o is not w for w in written)], line, in_place=False)
-        if line is not None and not written and not self._custom.running:
-            source = next((tensor for tensor in _tensors(args) if tensor.requires_grad), None)
-            if source is not None and called_by(self._file):
-                self.cuts.note(func, name, source, result, line, self.names)
+        self.recorder.end(call, met, made, written, result)
+        self._remember(tensors, call.line, in_place=True)
+        self._remember(made, call.line, in_place=False)
+        if call.line is not None and not written and not self._custom.running:
+            source = next((t for t, _ in met if t.requires_grad), None)
+            if source is not None and (call.module or called_by(self._file)):
+                self.cuts.note(call, source, result, call.line, self.names)
 
-    def _applied(self, result: Any) -> None:
+    def _applied(self, function: type, args: tuple[Any, ...], result: Any) -> None:
         with self.own_look():
-            self._remember(_tensors((result,)), program_line(self._file), in_place=False)
+            call, met = self.recorder.begin(function, function.__name__, args, {})
+            results = _tensors((result,))
+            self.recorder.end(call, met, results, [], None)
+            self._remember(results, call.line, in_place=False)
+            if len(self.applied) < 20:
+                self.applied.append((function, call))
+            node = next((t.grad_fn for t in results if t.grad_fn is not None), None)
+            if node is not None:
+                self.custom_classes.setdefault(type(node).__name__, function)
+
+    def _stepping(self, optimizer: torch.optim.Optimizer) -> None:
+        with self.own_look():
+            self.recorder.step(optimizer)
 
     def _remember(self, outputs: list[torch.Tensor], line: int | None, *, in_place: bool) -> None:
         def birth(seen: Seen) -> None:
@@ -142,16 +206,21 @@ class ProgramTrace(TorchFunctionMode):
                 continue
             if self.book.born(node, birth):
                 self._describe(node, tensor, in_place)
+                self.book.see(node).state = self.recorder.tensors.state(tensor)
             base = torch_private.base(tensor) if in_place else None
             if base is not None and base.grad_fn is not None:  # a write through a view gives its base a new node
                 self.book.born(base.grad_fn, birth)
-            self.last = GradientEdge(node, tensor.output_nr)
+            self._last = weakref.ref(tensor)
 
     def _describe(self, node: TorchNode, tensor: torch.Tensor, in_place: bool) -> None:
         seen = self.book.see(node)
         seen.value = small_tensor(tensor)
         if seen.kind == "function":
             seen.kind = "in-place" if in_place else "view" if torch_private.base(tensor) is not None else "function"
+
+    def last(self) -> torch.Tensor | None:
+        """The last differentiable result, while the program holds it."""
+        return self._last() if self._last else None
 
     # Backward.
 
@@ -172,12 +241,19 @@ class ProgramTrace(TorchFunctionMode):
         self.passes.run(opened, lambda: torch.autograd.backward((edge,), retain_graph=True))
 
     def _engine_call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        opened = None
+        opened, begun = None, None
         with self.own_look():
             opened = self._open(func, args, kwargs)
-        if opened is None:
+            begun = None if opened else self.recorder.begin(func, engine_calls.CALLS[func], args, kwargs)
+        if opened is not None:
+            return self._run_engine(opened, lambda: func(*args, **kwargs))
+        try:
             return func(*args, **kwargs)
-        return self._run_engine(opened, lambda: func(*args, **kwargs))
+        except Exception as error:
+            with self.own_look():
+                if begun:
+                    self.recorder.refused(*begun, error)
+            raise
 
     def _unannounced_run(self, roots: Any, arguments: tuple[Any, ...], engine: Callable[[], Any]) -> Any:
         """A run of the engine that came as no torch function: its roots are gradient edges."""
@@ -187,10 +263,7 @@ class ProgramTrace(TorchFunctionMode):
         opened = None
         with self.own_look():
             _, retain, create, *_ = arguments
-            graph = self.walk(edge.node for edge in edges)
-            opened = SeenPass(
-                "backward", False, program_line(self._file), graph, retain_graph=retain, create_graph=create
-            )
+            opened = self._opened("backward", edges, retain, create)
         return engine() if opened is None else self._run_engine(opened, engine)
 
     def _run_engine(self, opened: SeenPass, engine: Callable[[], Any]) -> Any:
@@ -200,11 +273,19 @@ class ProgramTrace(TorchFunctionMode):
         finally:
             self._in_engine = False
             with self.own_look():
-                opened.kept_bytes_after = self.book.read_slots(opened.graph, self.names())
+                by = (opened.call, opened.line, opened.moment)
+                opened.kept_bytes_after = self.book.read_slots(opened.graph, self.names(), by)
                 opened.graph.let_go()
         with self.own_look():
-            self._remember(_tensors((result,)), opened.line, in_place=False)
+            self._returned(opened, _tensors((result,)))
         return result
+
+    def _returned(self, opened: SeenPass, gradients: list[torch.Tensor]) -> None:
+        """Gradients that ``autograd.grad`` gave back are results of the roots and of what was asked about."""
+        self._remember(gradients, opened.line, in_place=False)
+        given = [t for t in (s.reference() for s in (*opened.roots, *(opened.inputs or ()))) if t is not None]
+        call, met = self.recorder.begin(torch.autograd.grad, opened.call.rpartition(".")[2], tuple(given), {})
+        self.recorder.end(call, met, gradients, [], None, forward=False)
 
     def _open(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SeenPass | None:
         """A record of the call of the engine that is about to happen; None when it has no graph."""
@@ -213,9 +294,25 @@ class ProgramTrace(TorchFunctionMode):
             return None
         call = engine_calls.CALLS[func]
         if func is torch.Tensor.backward:
-            call = f"{self.names().of(args[0]) or 'tensor'}.backward"
+            call = f"{self.names().of(args[0]) or self._written('backward') or 'tensor'}.backward"
+        opened = self._opened(call, edges, retain, create)
+        roots, inputs = engine_calls.tensors_of(func, args, kwargs)
+        opened.roots = tuple(self.recorder.tensors.state(t) for t in roots)
+        opened.inputs = None if inputs is None else tuple(self.recorder.tensors.state(t) for t in inputs)
+        return opened
+
+    def _written(self, method: str) -> str:
+        """What stands before ``.method(`` on the line that is running; empty when that is long or not one expression."""
+        text = linecache.getline(self._file, program_line(self._file) or 0)
+        found = re.match(rf"\s*([\w.()\[\]*+/ -]{{1,40}})\.{method}\(", text)
+        return found.group(1) if found else ""
+
+    def _opened(self, call: str, edges: list[GradientEdge], retain: bool, create: bool) -> SeenPass:
         graph = self.walk(edge.node for edge in edges)
-        return SeenPass(call, False, program_line(self._file), graph, retain_graph=retain, create_graph=create)
+        line = program_line(self._file)
+        opened = SeenPass(call, False, line, graph, retain_graph=retain, create_graph=create)
+        opened.moment, opened.caller = self.recorder.tensors.moment, library_call(self._file)
+        return opened
 
 
 class _OwnLook:
@@ -235,19 +332,12 @@ class _OwnLook:
         return True
 
 
-_WRITTEN = {
-    "__setitem__": "slice assignment",
-    "__iadd__": "+=",
-    "__isub__": "-=",
-    "__imul__": "*=",
-    "__idiv__": "/=",
-    "__ifloordiv__": "//=",
-    "__imod__": "%=",
-    "__iand__": "&=",
-    "__ior__": "|=",
-    "__ixor__": "^=",
-}
-"""How a program writes an in-place operation that has no name."""
+_NO_OPERATION = {
+    "__set__",
+    "_set_grad_enabled",
+    "_record_function_enter_new",
+    "_record_function_exit._RecordFunction",
+} | HOOKS
 
 
 def _tensors(values: Iterable[Any]) -> list[torch.Tensor]:

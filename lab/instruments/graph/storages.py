@@ -44,13 +44,17 @@ class Storages:
 
     def note_write(self, tensor: torch.Tensor, line: int | None, operation: str) -> None:
         """Remember that ``operation`` has just moved the version counter of ``tensor``."""
-        now, base = torch_private.version(tensor), torch_private.base(tensor)
-        apart = tensor in self._apart or (base is not None and base in self._apart)
-        if now is None or apart or tensor.layout is not torch.strided:
+        now = torch_private.version(tensor)
+        if now is None or tensor.layout is not torch.strided or self.is_apart(tensor):
             return
         writes = self.of(tensor).writes
         if len(writes) < 64:
             writes.append((now, line, operation))
+
+    def is_apart(self, tensor: torch.Tensor) -> bool:
+        """Whether ``tensor`` or what it is a view of came from ``.data``."""
+        base = torch_private.base(tensor)
+        return tensor in self._apart or (base is not None and base in self._apart)
 
     def note_data(self, tensor: torch.Tensor) -> None:
         """``tensor`` came from ``.data``: same memory, but a version counter of its own that backward never compares."""

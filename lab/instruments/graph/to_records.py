@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+import torch
 
 from lab.instruments.describing.values import SMALL, dtype_name, quiet_grad, shape_of, tensor_value
 from lab.instruments.graph.backward_trace import SeenStep
 from lab.instruments.graph.book import Graph, Seen, Slot
 from lab.instruments.graph.engine_calls import SeenPass
 from lab.instruments.graph.program_trace import ProgramTrace
+from lab.instruments.graph.tensor_log import State
 from lab.records.graph import Cut, Edge, Leaf, Named, Node, Pass, Saved, Step
 
 _GRAD_ELEMENTS = 1 << 15
@@ -49,6 +52,8 @@ class Numbering:
             value=_leaf_value(seen) if seen.kind == "leaf" else seen.value,
             grad=_leaf_grad(seen, SMALL) if seen.kind == "leaf" else seen.grad,
             saved=tuple(_saved(slot, seen) for slot in seen.slots),
+            moment=seen.state.maker.number if seen.state is not None and seen.state.maker else None,
+            state=seen.state.number if seen.state is not None else None,
         )
 
     def edges(self, graph: Graph, *, extra_only: bool = False) -> tuple[Edge, ...]:
@@ -71,7 +76,7 @@ class Numbering:
         parents = tuple(self.id(parent) for parent in step.parents)
         return Step(self.id(step.seen), step.incoming, step.given, parents, step.before, step.after)
 
-    def backward_pass(self, seen: SeenPass) -> Pass:
+    def backward_pass(self, seen: SeenPass, name: Callable[[State], str]) -> Pass:
         extra = [node for node, _ in seen.graph.nodes if not self.is_main(node)]
         return Pass(
             call=seen.call,
@@ -86,6 +91,12 @@ class Numbering:
             edges=self.edges(seen.graph, extra_only=True),
             steps_cut=seen.steps_cut,
             error=seen.error,
+            inputs=None if seen.inputs is None else tuple(name(state) for state in seen.inputs),
+            moment=seen.moment,
+            roots=tuple(state.number for state in seen.roots),
+            input_states=tuple(state.number for state in seen.inputs or ()),
+            caller=seen.caller,
+            length=len(seen.graph.nodes),
         )
 
 
@@ -109,6 +120,9 @@ def _saved(slot: Slot, owner: Seen) -> Saved:
         recomputed=slot.recomputed,
         changed_line=line,
         changed_by=operation,
+        freed_line=slot.freed_by[1] if slot.freed_by else None,
+        freed_moment=slot.freed_by[2] if slot.freed_by else None,
+        freed_by=slot.freed_by[0] if slot.freed_by else "",
     )
 
 
@@ -140,25 +154,37 @@ def named_records(trace: ProgramTrace, numbering: Numbering, most: int = 500) ->
             node=numbering.id(seen) if seen and numbering.is_main(seen) else None,
             grad_fn=type(tensor.grad_fn).__name__ if tensor.grad_fn is not None else "",
             line=seen.line if seen else None,
+            is_parameter=isinstance(tensor, torch.nn.Parameter),
         )
     return tuple(found.values())
 
 
-def cut_records(trace: ProgramTrace) -> tuple[Cut, ...]:
+def cut_records(trace: ProgramTrace, reaches: Callable[[State], bool]) -> tuple[Cut, ...]:
     """Places where a result lost its graph."""
     names = trace.names()
     return tuple(
-        Cut(cut.operation, cut.reason, cut.line, cut.source_name, names.of_id(cut.target))
+        Cut(
+            cut.operation,
+            cut.reason,
+            cut.line,
+            cut.source_name,
+            names.of_id(cut.target),
+            cut.module,
+            cut.state is not None and reaches(cut.state),
+            cut.number,
+            cut.state.number if cut.state else None,
+            cut.source.number if cut.source else None,
+        )
         for cut in trace.cuts.kept.values()
     )
 
 
 def pass_records(
-    numbering: Numbering, passes: Iterable[SeenPass]
+    numbering: Numbering, passes: Iterable[SeenPass], name: Callable[[State], str]
 ) -> tuple[tuple[Pass, ...], tuple[tuple[Step, ...], ...]]:
     """What belongs to each pass, and the steps of each pass."""
     seen = list(passes)
     return (
-        tuple(numbering.backward_pass(p) for p in seen),
+        tuple(numbering.backward_pass(p, name) for p in seen),
         tuple(tuple(numbering.step(step) for step in p.steps) for p in seen),
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
-from lab.instruments.memory.ledger import Event, Ledger, Storage
+from lab.instruments.memory.ledger import Event, Storage
+from lab.instruments.memory.tracker import MemoryTrack, Operation
 from lab.records.memory import CATEGORIES
 
 
@@ -24,24 +26,41 @@ class Span(NamedTuple):
 _AT = {name: position for position, name in enumerate(CATEGORIES)}
 
 
-def spans(ledger: Ledger, regions: list[int], device: str) -> list[Span]:
+def spans(track: MemoryTrack, device: str) -> list[Span]:
     """The whole life of every storage on ``device``, cut where its category or its size changes."""
+    ledger, passes = track.ledger, _passes(track.operations)
     of_storage: dict[int, list[tuple[int, Event]]] = defaultdict(list)
     for position, event in enumerate(ledger.events):
         of_storage[event.storage].append((position, event))
-    end = len(ledger.events)
     return [
         span
         for storage in ledger.storages
         if storage.device == device
-        for span in _life(storage, of_storage[storage.number], regions, end)
+        for span in _life(storage, of_storage[storage.number], track.regions, passes, len(ledger.events))
     ]
 
 
-def _life(storage: Storage, events: list[tuple[int, Event]], regions: list[int], end: int) -> Iterator[Span]:
+def _passes(operations: list[Operation]) -> list[int]:
+    """A number for each operation, the same for those of one uninterrupted phase; recomputation is part of a backward.
+
+    One more at the end, for the state before the first operation.
+    """
+    places = [(o.step, "backward" if o.phase == "recompute" else o.phase) for o in operations]
+    numbers = [0]
+    for before, after in pairwise(places):
+        numbers.append(numbers[-1] + (before != after))
+    return [*numbers[: len(places)], -1]
+
+
+def _life(
+    storage: Storage, events: list[tuple[int, Event]], regions: list[int], passes: list[int], end: int
+) -> Iterator[Span]:
     fixed = _fixed_category(storage, events)
     recomputed = storage.region >= 0 and _is_recomputed(storage, events, regions)
-    rest = _AT["recomputed" if recomputed else "temporaries"]
+    born, died = (
+        next((passes[event.op] for _, event in events if event.kind == kind), None) for kind in ("born", "died")
+    )
+    rest = _AT["recomputed" if recomputed else "temporaries" if born == died else "held"]
     first_save = next((position for position, event in events if event.kind == "saved"), -1)
     holders, size, start, category = 0, 0, 0, rest
     for position, event in events:

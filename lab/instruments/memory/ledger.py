@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import torch
@@ -42,13 +42,14 @@ class Storage:
     step: int
     line: int | None
     static: str = ""
-    """parameters, buffers or inputs: fixed when registered."""
+    """parameters, buffers, inputs, held or workspaces: fixed when registered."""
     name: str = ""
     is_cast: bool = False
     """A lower-precision copy of a parameter."""
     region: int = -1
     """Recomputation in which it was born."""
-    address: int = 0
+    addresses: list[tuple[int, int]] = field(default_factory=list)
+    """(operation, address) at its birth and after each change of size, where addresses are noted."""
 
 
 class Birth(NamedTuple):
@@ -83,15 +84,19 @@ class Ledger:
         entry = self._known.get(id(storage))
         return entry[1] if entry else None
 
+    def alive(self) -> list[Storage]:
+        """What is alive now, oldest first."""
+        return [self.storages[number] for number in sorted(number for _, number in self._known.values())]
+
     def born(self, storage: torch.UntypedStorage, tensor: torch.Tensor, birth: Birth) -> Storage | None:
         """Write a new storage down. None for one without bytes."""
         size = storage.nbytes()
         if not size:
             return None
         number, key = len(self.storages), id(storage)
-        address = storage.data_ptr() if self._with_addresses else 0
+        addresses = [(self.op, storage.data_ptr())] if self._with_addresses else []
         device, dtype = tensor.device.type, str(tensor.dtype).removeprefix("torch.")
-        record = Storage(number, size, device, tuple(tensor.shape), dtype, *birth, address=address)
+        record = Storage(number, size, device, tuple(tensor.shape), dtype, *birth, addresses=addresses)
         self.storages.append(record)
         self._known[key] = (weakref.ref(storage, functools.partial(self._died, key, number)), number)
         self.live_bytes += size
@@ -104,12 +109,14 @@ class Ledger:
         if self.open:
             self.events.append(Event("died", number, self.op))
 
-    def resized(self, number: int, size: int) -> None:
-        """An operation of the dispatcher changed the size of a storage that is alive."""
-        record = self.storages[number]
+    def resized(self, number: int, storage: torch.UntypedStorage) -> None:
+        """Look whether an operation of the dispatcher changed the size of a storage that is alive."""
+        record, size = self.storages[number], storage.nbytes()
         if size != record.bytes:
             self.live_bytes += size - record.bytes
             record.bytes = size
+            if self._with_addresses:
+                record.addresses.append((self.op, storage.data_ptr()))
             self.events.append(Event("resized", number, self.op, size))
 
     def role(self, tensor: torch.Tensor, role: Role) -> None:

@@ -40,7 +40,7 @@ class Reading:
 def read(track: MemoryTrack, device: str = "cpu") -> Reading:
     """What a track saw on one kind of device."""
     ledger = track.ledger
-    found = spans(ledger, track.regions, device)
+    found = spans(track, device)
     changes: list[list[tuple[int, int]]] = [[] for _ in range(len(ledger.events) + 1)]
     for span in found:
         changes[span.start].append((span.category, span.bytes))
@@ -51,9 +51,8 @@ def read(track: MemoryTrack, device: str = "cpu") -> Reading:
             now[category] += size
         states.append(now.copy())
     totals = [sum(state) for state in states]
-    reading = Reading(track.operations, ledger.storages, found, states, totals, [])
-    reading.instants = _instants([event.op for event in ledger.events], totals, len(track.operations))
-    return reading
+    instants = _instants([event.op for event in ledger.events], totals, len(track.operations))
+    return Reading(track.operations, ledger.storages, found, states, totals, instants)
 
 
 def _instants(op_of_event: list[int], totals: list[int], operations: int) -> list[tuple[int, int]]:
@@ -67,6 +66,20 @@ def _instants(op_of_event: list[int], totals: list[int], operations: int) -> lis
             position += 1
         found.append((op, best))
     return found if totals else []
+
+
+def seen_bytes(track: MemoryTrack, device: str = "cpu") -> list[int]:
+    """Most bytes that the dispatcher saw alive while each operation ran, the state before the first one included.
+
+    For a track whose ledger holds nothing else yet.
+    """
+    now, totals, sizes = 0, [], {}
+    for event in track.ledger.events:
+        if track.ledger.storages[event.storage].device == device and event.kind in ("born", "resized", "died"):
+            now += event.value - sizes.get(event.storage, 0)
+            sizes[event.storage] = event.value
+        totals.append(now)
+    return [totals[event] for _, event in _instants([e.op for e in track.ledger.events], totals, len(track.operations))]
 
 
 def thinned(reading: Reading, most: int = MOST_ROWS) -> list[tuple[int, int]]:
@@ -149,10 +162,3 @@ def owners(reading: Reading, event: int, most: int = OWNERS) -> tuple[Owner, ...
 def owner_module(storage: Storage) -> str:
     """The module a storage belongs to: for a parameter or buffer the one that registered it."""
     return storage.name.rpartition(".")[0] if storage.static in ("parameters", "buffers") else storage.module
-
-
-def unseen_rows(rows: list[tuple[int, int]], unseen: dict[int, int]) -> tuple[int, ...]:
-    """Bytes that only the allocator saw, a row each: the largest of the operations that the row stands for."""
-    values = [unseen.get(op, 0) for op in range(-1, rows[-1][0] + 1)] if rows else []
-    starts = [0, *(op + 2 for op, _ in rows[:-1])]
-    return tuple(max(values[a : op + 2], default=0) for a, (op, _) in zip(starts, rows, strict=True))

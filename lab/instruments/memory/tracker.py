@@ -9,7 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
+from torch.profiler import record_function
 
+from lab.instruments.memory.engine_sums import DIFFERENT, EngineSums, same_parts
+from lab.instruments.memory.holders import tensors_by_name
 from lab.instruments.memory.hooks import Hooks
 from lab.instruments.memory.ledger import Birth, Ledger, Storage, storages_of
 from lab.torch_private import (
@@ -33,9 +36,13 @@ _READ_SCALAR = operator("aten._local_scalar_dense.default")
 _ITEM = torch.ops.aten.item.default
 _LIFT = torch.ops.aten.lift_fresh.default
 _CAST = operator("aten._to_copy.default")
+_ZEROS = ("zeros", "new_zeros", "zeros_like")
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 
 
+_NO_RANGE = contextlib.nullcontext()
+RANGE, BEGIN, END = "lab operation ", "lab track begins", "lab track ends"
+"""Names of ranges in the profiler: of each operation with its number, and of a moment."""
 OUTSIDE = "loss"
 """Stands for the module of what runs outside all modules: the loss, as a rule."""
 
@@ -63,8 +70,10 @@ class CapExceededError(RuntimeError):
 class MemoryTrack(TorchDispatchMode):
     """Context manager around a program; read ``ledger`` and ``operations`` afterwards.
 
-    ``modules``: prefix -> module whose parameters, buffers and calls are known by name. ``cap_bytes``: raise
-    ``CapExceededError`` at the first request beyond it. ``source``: file name whose lines are noted.
+    ``modules``: prefix -> module whose parameters, buffers and calls are known by name. ``names``: the program's own
+    names, for what else it holds; see ``holders``. ``cap_bytes``: raise
+    ``CapExceededError`` at the first request beyond it. ``source``: file name whose lines are noted. ``for_allocator``:
+    note addresses, and run each operation inside a range of the profiler; see ``unseen``.
     """
 
     def __init__(
@@ -73,14 +82,17 @@ class MemoryTrack(TorchDispatchMode):
         optimizer: torch.optim.Optimizer | None = None,
         inputs: Mapping[str, torch.Tensor] | None = None,
         *,
+        names: Mapping[str, Any] | None = None,
         cap_bytes: int | None = None,
         source: str = "",
-        with_addresses: bool = False,
+        for_allocator: bool = False,
     ) -> None:
         super().__init__()
-        self.ledger = Ledger(with_addresses=with_addresses)
+        self.ledger = Ledger(with_addresses=for_allocator)
+        self.for_allocator = for_allocator
         self.hooks = Hooks(self, modules, optimizer)
-        self.inputs = dict(inputs or {})
+        self._sums = EngineSums()
+        self.inputs, self.names = dict(inputs or {}), names or {}
         self.operations: list[Operation] = []
         self.regions: list[int] = []
         """Last operation of each recomputation."""
@@ -93,20 +105,33 @@ class MemoryTrack(TorchDispatchMode):
         self._cap_bytes, self._source = cap_bytes, source
         self._recomputing = False
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else torch wraps each call once more, for programs that are compiled inside a mode
+
     def __enter__(self) -> MemoryTrack:
         self._collects = gc.isenabled()
         gc.collect()  # cyclic garbage would die at some later operation
         gc.disable()
+        if self.for_allocator:
+            moment(BEGIN)
         self.hooks.enter()
+        self._sums.enter()
         for name, tensor in self.inputs.items():
             self.ledger.static(tensor, "inputs", name)
+        for holder in tensors_by_name(self.names):
+            self.ledger.static(holder.tensor, "held", holder.path)
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
+        if self.for_allocator:
+            moment(END)
+        self._sums.leave()
         self.hooks.leave()
         self.ledger.close()
         self.inputs.clear()
+        self.names = {}
         if self._collects:
             gc.enable()
 
@@ -125,16 +150,27 @@ class MemoryTrack(TorchDispatchMode):
             return func(*args, **kwargs)
         if func is _ITEM or (torch.is_inference_mode_enabled() and can_decompose(func)):
             return self._parts_of(func, args, kwargs)
+        if func in DIFFERENT and in_backward():
+            func = self._sums.bare(func, args, self._are_fresh_zeros(args))
+            if func is same_parts:
+                return func(*args)
         self.ledger.op = len(self.operations)
         operation = self._operation(func)
         self.operations.append(operation)
         if func is not _LIFT:
             for tensor in _tensors(args):
                 self._seen_before(tensor)
-        out = self._scalar(func, args, kwargs) if func is _READ_SCALAR else func(*args, **kwargs)
+        with record_function(f"{RANGE}{self.ledger.op}") if self.for_allocator else _NO_RANGE:
+            out = self._scalar(func, args, kwargs) if func is _READ_SCALAR else func(*args, **kwargs)
         for tensor in _tensors((out,)):
             self._result(tensor, func, operation, args)
         return out
+
+    def _are_fresh_zeros(self, args: Any) -> bool:
+        storages = self.ledger.storages
+        if not storages or storages[-1].op_name not in _ZEROS or args[0].layout is not torch.strided:
+            return False
+        return self.ledger.number(args[0].untyped_storage()) == storages[-1].number
 
     def _parts_of(self, func: Any, args: Any, kwargs: Any) -> Any:
         """What a composite operation runs. Tensors of inference mode lack the dispatch keys that take it apart before."""
@@ -192,7 +228,7 @@ class MemoryTrack(TorchDispatchMode):
         for storage in (tensor.untyped_storage(),) if plain else storages_of(tensor):
             number = self.ledger.number(storage)
             if number is not None:
-                self.ledger.resized(number, storage.nbytes())
+                self.ledger.resized(number, storage)
                 continue
             alive = self.ledger.live_bytes
             name, phase, module, step, line = operation
@@ -211,6 +247,12 @@ class MemoryTrack(TorchDispatchMode):
         number = self.ledger.number(source.untyped_storage())
         if number is not None and self.ledger.storages[number].static == "parameters":
             record.is_cast, record.name = True, f"cast of {self.ledger.storages[number].name}"
+
+
+def moment(name: str) -> None:
+    """Leave a mark in the profiler."""
+    with record_function(name):
+        pass
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:

@@ -46,16 +46,20 @@ def run(params: Params, report: Report) -> Result:
 def explain(result: Result) -> tuple[Finding, ...]:
     return (
         Finding(
-            "surprise",
-            HOSTILE,
-            HOSTILE,
-            {"kept_bytes": 2048, "share": 0.25, "who": HOSTILE},
-            3,
-            HOSTILE,
-            {"rate": 2.0, "depth": 9999, HOSTILE: 1, "name": HOSTILE, "norm": HOSTILE},
+            level="surprise",
+            title=HOSTILE,
+            text=HOSTILE,
+            evidence={"kept_bytes": 2048, "share": 0.25, "who": HOSTILE},
+            line=3,
+            repair=HOSTILE,
+            change={"rate": 2.0, "depth": 9999, HOSTILE: 1, "name": HOSTILE, "norm": HOSTILE},
         ),
-        Finding("fact", "Second", "It is second.", {}),
+        Finding(level="fact", title="Second", text="It is second.", evidence={}),
     )
+
+
+def headline(result: Result) -> dict[str, float]:
+    return {"product": result.product, "kept_bytes": result.kept_bytes}
 
 
 def _lesson(title: str, params: Params) -> Lesson:

@@ -7,14 +7,12 @@ from tests.components.frame import example_experiment
 
 with experiment_page(
     example_experiment,
-    prefix="ex",
     question="How large is the product?",
     about="Measured on {device}.",
     live=st.session_state.get("test-live", True),
-    headline=lambda result: {"product": result.product, "kept_bytes": result.kept_bytes},
     dtype="float64",
     cost="Costs nothing.",
     blind="Sees all.",
 ) as page:
     for side in page.sides():
-        st.text(f"figure {side.key}: {side.wire['product']}")
+        st.text(f"figure {side.key}: {side.result.product}")

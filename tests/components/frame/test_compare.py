@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from components.frame.compare import changed_knobs, changed_numbers
-from components.frame.findings import evidence_name, evidence_text
 from lab.contract import Limits, knob, knobs
+from lab.quantities import evidence_name, evidence_text
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from components import navigation
 from components.frame import execution
 from lab.contract import Fault
 from tests.components.frame import example_experiment
@@ -18,12 +19,14 @@ from tests.components.frame.example_experiment import HOSTILE, Params
 from tests.components.frame.fake_executor import FakeExecutor
 
 PAGE = Path(__file__).with_name("example_page.py")
+LINE = navigation.Page("example_experiment", "ex", "Examples", "Example", "star", "Factors.")
 
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeExecutor]:
     made = FakeExecutor(example_experiment)
     monkeypatch.setattr(execution, "Executor", lambda: made)
+    monkeypatch.setattr(navigation, "PAGES", (LINE,))
     execution.executor.clear()
     yield made
     execution.executor.clear()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -9,15 +12,15 @@ import pytest
 
 from components.gradient_flow.charts.clipping import layers_chart, norms_chart
 from components.gradient_flow.charts.depth import QUANTITIES, depth_chart, domain_of, field, shares_chart
-from components.gradient_flow.training_map import training_scene
+from components.gradient_flow.training_map.scene import training_scene
 from lab.contract import silent
 from lab.experiments.gradient_flow import Params, run
-from lab.wire import encode
+from lab.records.gradients import GradientResult, Layer
 
 
 @cache
-def result(**settings: Any) -> dict[str, Any]:
-    return encode(run(Params(**{"depth": 14, "width": 8, "batch": 4, "steps": 3, **settings}), silent))
+def result(**settings: Any) -> GradientResult:
+    return run(Params(**{"depth": 14, "width": 8, "batch": 4, "steps": 3, **settings}), silent)
 
 
 def rows(chart: Any, kind: str) -> list[dict[str, Any]]:
@@ -32,39 +35,39 @@ def rows(chart: Any, kind: str) -> list[dict[str, Any]]:
     return found
 
 
-def drawn(layers: list[dict[str, Any]], *quantities: str, statistic: str = "norm") -> Any:
+def drawn(layers: Sequence[Layer], *quantities: str, statistic: str = "norm") -> Any:
     return depth_chart(layers, quantities, statistic, "light", domain_of([layers], quantities, statistic))
 
 
 @pytest.mark.parametrize("quantity", QUANTITIES)
 @pytest.mark.parametrize("statistic", ["norm", "RMS", "mean", "max"])
 def test_every_measured_layer_is_a_point(quantity, statistic):
-    layers = result()["layers"]
+    layers = result().layers
     lines = rows(drawn(layers, quantity, statistic=statistic), "point")
-    expected = {layer["name"]: abs(v) for layer in layers if (v := layer[field(quantity, statistic)]) is not None}
+    expected = {layer.name: abs(v) for layer in layers if (v := getattr(layer, field(quantity, statistic))) is not None}
     assert {row["layer"]: row["value"] for row in lines} == pytest.approx(expected)
 
 
 def test_the_prediction_meets_the_measurement_at_the_last_layer():
-    layers = result()["layers"]
+    layers = result().layers
     dashed = [
         row for row in rows(drawn(layers, "activation gradient"), "line") if row["series"].startswith("predicted")
     ]
-    inner = [layer for layer in layers if layer["inner"]]
-    assert dashed[-1]["at"] == pytest.approx(inner[-1]["activation_grad_norm"])
+    inner: list[Any] = [layer for layer in layers if layer.inner]
+    assert dashed[-1]["at"] == pytest.approx(inner[-1].activation_grad_norm)
     assert dashed[0]["at"] / dashed[-1]["at"] == pytest.approx(
-        inner[0]["predicted_grad_norm"] / inner[-1]["predicted_grad_norm"]
+        inner[0].predicted_grad_norm / inner[-1].predicted_grad_norm
     )
 
 
 def test_no_prediction_without_a_closed_form_or_for_a_maximum():
-    for made in (drawn(result(norm="layer")["layers"], "activation gradient"), drawn(result()["layers"], "activation gradient", statistic="max")):  # fmt: skip
+    for made in (drawn(result(norm="layer").layers, "activation gradient"), drawn(result().layers, "activation gradient", statistic="max")):  # fmt: skip
         assert not [row for row in rows(made, "line") if row["series"].startswith("predicted")]
 
 
 def test_zero_and_nan_are_named_at_the_edge_and_no_point():
-    layers = [dict(layer) for layer in result()["layers"]]
-    layers[0]["weight_grad_norm"], layers[1]["weight_grad_norm"], layers[2]["weight_grad_norm"] = 0.0, "NaN", None
+    layers = list(result().layers)
+    layers[:3] = (replace(layer, weight_grad_norm=v) for layer, v in zip(layers, (0.0, math.nan, None), strict=False))
     chart = drawn(layers, "weight gradient")
     named = {row["layer"]: row["shown"] for row in rows(chart, "text") if "layer" in row}
     assert named == {"layer 1": "0", "layer 2": "NaN"}
@@ -72,7 +75,7 @@ def test_zero_and_nan_are_named_at_the_edge_and_no_point():
 
 
 def test_what_is_not_part_of_the_depth_is_a_point_beside_the_line():
-    chart = drawn(result(family="rnn")["layers"], "activation gradient")
+    chart = drawn(result(family="rnn").layers, "activation gradient")
     assert {row["layer"] for row in rows(chart, "point")} - {row["layer"] for row in rows(chart, "line")} == {
         "input",
         "head",
@@ -80,47 +83,52 @@ def test_what_is_not_part_of_the_depth_is_a_point_beside_the_line():
 
 
 def test_two_results_share_an_axis():
-    a, b = result()["layers"], result(activation="sigmoid")["layers"]
+    a, b = result().layers, result(activation="sigmoid").layers
     both = domain_of([a, b], ["weight gradient"], "norm")
     assert both[0] == domain_of([b], ["weight gradient"], "norm")[0]
     assert both[1] >= domain_of([a], ["weight gradient"], "norm")[1]
 
 
 def test_shares_that_were_not_measured_have_no_line():
-    made = shares_chart(result(activation="relu")["layers"], "dark")
+    made = shares_chart(result(activation="relu").layers, "dark")
     series = {row["series"] for row in rows(made, "line")}
     assert "silent units" in series
     assert "saturated" not in series
-    bare = [{**layer, **dict.fromkeys(("saturated_share", "dead_share", "underflow_fp16_share", "underflow_bf16_share", "underflow_fp16_scaled_share"))} for layer in result()["layers"]]  # fmt: skip
+    none: Any = dict.fromkeys(
+        ("saturated_share", "dead_share", "underflow_fp16_share", "underflow_bf16_share", "underflow_fp16_scaled_share")
+    )
+    bare = [replace(layer, **none) for layer in result().layers]
     assert shares_chart(bare, "light") is None
 
 
 def test_clipping_before_and_after():
     data = result(clip="norm", clip_limit=1e-3)
-    steps = data["clipping"]["steps"]
-    lines = rows(norms_chart(data["clipping"], "light"), "line")
+    steps = data.clipping.steps
+    lines = rows(norms_chart(data.clipping, "light"), "line")
     assert {(r["step"], r["series"]): r["value"] for r in lines} == pytest.approx(
-        {(s["step"], name): s[key] for s in steps for name, key in (("before", "norm_before"), ("after", "norm_after"))}
+        {
+            (s.step, name): getattr(s, key)
+            for s in steps
+            for name, key in (("before", "norm_before"), ("after", "norm_after"))
+        }
     )
-    points = rows(layers_chart(data["layers"], "light"), "circle")
-    assert len(points) == 2 * len(data["layers"])
+    points = rows(layers_chart(data.layers, "light"), "circle")
+    assert len(points) == 2 * len(data.layers)
 
 
 def test_what_is_not_finite_is_written():
     data = result(clip="norm", trap="inf")
-    assert {row["shown"] for row in rows(norms_chart(data["clipping"], "light"), "text")} == {"∞", "NaN"}
-    assert "0" in {row["shown"] for row in rows(layers_chart(data["layers"], "light"), "text")}
+    assert {row["shown"] for row in rows(norms_chart(data.clipping, "light"), "text")} == {"∞", "NaN"}
+    assert "0" in {row["shown"] for row in rows(layers_chart(data.layers, "light"), "text")}
 
 
 def test_the_scene_of_the_heat_map():
     data = result()
     scene = training_scene(data)
     first = scene["quantities"][0]
-    assert first["rows"] == [
-        [step["weight_grad_norm"][i] for step in data["steps"]] for i in range(len(data["layers"]))
-    ]
-    assert first["reference"] == data["steps"][0]["weight_grad_norm"][13]
+    assert first["rows"] == [[step.weight_grad_norm[i] for step in data.steps] for i in range(len(data.layers))]
+    assert first["reference"] == data.steps[0].weight_grad_norm[13]
     assert 2 <= first["decades"] <= 8
-    assert scene["loss"] == data["loss"]
+    assert scene["loss"] == list(data.loss)
     broken = training_scene(result(clip="norm", trap="inf"))
     assert "NaN" in broken["loss"]  # by name: a NaN in its data would end the component

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from components.op_profile.charts.step import BARE, ceiling_chart, ceiling_rows, parts_of, step_chart
-from components.op_profile.operator_table import folded
+from components.op_profile.operator_table.scene import folded
+from lab.records.profiling import CallTree, Ceilings, Iteration, Operators, Spread, StepParts
 
-PARTS = {
-    "data_loading_s": 0.001, "copy_to_device_s": None, "forward_s": 0.004, "backward_s": 0.008, "optimizer_s": 0.002,
-    "synchronisation_s": 0.0, "rest_s": 0.0, "total_s": 0.015,
-}  # fmt: skip
-BARE_S = {"median": 0.014, "min": 0.013, "max": 0.016}
+PARTS = StepParts(
+    data_loading_s=0.001, copy_to_device_s=None, forward_s=0.004, backward_s=0.008, optimizer_s=0.002,
+    synchronisation_s=0.0, rest_s=0.0, total_s=0.015,
+)  # fmt: skip
+BARE_S = Spread(median=0.014, min=0.013, max=0.016)
 
 
-def iterations(first_s: float) -> list[dict]:
+def iterations(first_s: float) -> list[Iteration]:
     return [
-        {"kind": "first", "parts": {**PARTS, "total_s": first_s}, "total_s": first_s},
-        {"kind": "bare", "parts": None, "total_s": 0.014},
-        {"kind": "profiled", "parts": PARTS, "total_s": 0.015},
+        Iteration("first", replace(PARTS, total_s=first_s), first_s),
+        Iteration("bare", None, 0.014),
+        Iteration("profiled", PARTS, 0.015),
     ]
 
 
@@ -53,11 +55,13 @@ def test_two_charts_share_an_axis_and_the_legend_names_what_is_drawn():
 
 
 def test_ceilings_compare_rates():
-    operators = {
-        "name": ["aten::mm", "aten::add", "aten::view"], "total_s": [1.0, 2.0, 0.1], "self_s": [1.0, 2.0, 0.1],
-        "device_self_s": [None] * 3, "flops": [50, None, None], "moved_bytes": [10, 40, None],
-    }  # fmt: skip
-    rows = ceiling_rows(operators, {"flops_per_s": 100, "bytes_per_s": 40}, device=False)
+    none = (None,) * 3
+    operators = Operators(
+        name=("aten::mm", "aten::add", "aten::view"), calls=(1, 1, 1), total_s=(1.0, 2.0, 0.1), self_s=(1.0, 2.0, 0.1),
+        device_self_s=none, flops=(50, None, None), bytes=(0, 0, 0), moved_bytes=(10, 40, None),
+        shapes=none, module=none, line=none, stack=none,
+    )  # fmt: skip
+    rows = ceiling_rows(operators, Ceilings(100, 40, "float32", 1, 768, 1 << 26), device=False)
     assert [(row["operator"], row["ceiling"], row["share"]) for row in rows] == [
         ("aten::mm", "arithmetic", 0.5), ("aten::mm", "memory traffic", 0.25), ("aten::add", "memory traffic", 0.5),
     ]  # fmt: skip
@@ -66,12 +70,12 @@ def test_ceilings_compare_rates():
 
 def test_the_wrapper_of_a_backward_node_and_the_node_are_one_row():
     wrapper = "autograd::engine::evaluate_function: MmBackward0"
-    calls = {
-        "parent": [-1, 0, 1, 2], "name": ["backward", wrapper, "MmBackward0", "aten::mm"], "is_operator": [False, True, True, True],
-        "shapes": ["", "", "[[1]]", "[[1]]"], "module": [None, None, "head", "head"], "line": [None, None, 3, 3], "stack": ["", "", "f", "f"],
-        "calls": [1, 2, 2, 2], "self_s": [1.0, 0.5, 0.25, 4.0], "total_s": [5.75, 4.75, 4.25, 4.0], "device_self_s": [None] * 4,
-        "flops": [None, None, None, 8], "bytes": [0, 1, 2, 3], "moved_bytes": [None] * 4,
-    }  # fmt: skip
+    calls = CallTree(
+        parent=(-1, 0, 1, 2), name=("backward", wrapper, "MmBackward0", "aten::mm"), is_operator=(False, True, True, True),
+        shapes=("", "", "[[1]]", "[[1]]"), module=(None, None, "head", "head"), line=(None, None, 3, 3), stack=("", "", "f", "f"),
+        calls=(1, 2, 2, 2), self_s=(1.0, 0.5, 0.25, 4.0), total_s=(5.75, 4.75, 4.25, 4.0), device_self_s=(None,) * 4,
+        flops=(None, None, None, 8), bytes=(0, 1, 2, 3), moved_bytes=(None,) * 4,
+    )  # fmt: skip
     table = folded(calls)
     assert table["name"] == ["backward", "MmBackward0", "aten::mm"]
     assert table["parent"] == [-1, 0, 1]

@@ -11,9 +11,10 @@ from components.kit.palette import MODES, Theme
 from components.train_eval import figures as mode_figures
 from components.train_eval.charts import batchnorm, dropout, scan, switches
 from components.train_eval.charts.lamps import Lamp, lamp_chart
-from components.train_eval.headlines import headline_numbers, headlines, part
+from components.train_eval.headlines import headlines, part
 from lab import wire
 from lab.contract import silent
+from lab.experiments import train_eval
 from lab.experiments.train_eval import Params, run
 from lab.experiments.train_eval.schema import STUDIES
 from lab.records.modes import ModesResult
@@ -63,8 +64,8 @@ def test_every_figure_is_valid_and_described(
 
 def test_two_runs_are_compared_by_numbers() -> None:
     for params in SETTINGS:
-        assert all(isinstance(value, (int, float)) for value in headline_numbers(run(params, silent)).values())
-    assert headline_numbers(run(Params(view="batchnorm"), silent))["gap of the modes"] > 0
+        assert all(isinstance(value, (int, float)) for value in train_eval.headline(run(params, silent)).values())
+    assert train_eval.headline(run(Params(view="batchnorm"), silent))["gap of the modes"] > 0
 
 
 def rows_of(chart: alt.TopLevelMixin) -> list[dict[str, Any]]:

@@ -79,7 +79,8 @@ BREAKS: dict[str, tuple[str, Any, set[str]]] = {
     "profiler events": (OURS + "profiler_events", lambda profiler: [], {PROFILE}),
     # parts of a page
     "fake tensors": (OURS + "FakeMode", gone, set()),
-    "allocation events": (OURS + "allocations", lambda profile: [], set()),
+    "allocation events": (OURS + "allocator_events", lambda profile: ([], {}), set()),
+    "engine sums": (OURS + "engine_alone_holds", lambda args: True, {MEMORY}),
     "CUDA allocator records": ("torch.cuda.memory._snapshot", None, set()),
 }
 
@@ -128,7 +129,7 @@ def test_without_predictions_a_predicted_run_is_refused(monkeypatch: pytest.Monk
 
 
 def test_allocations_that_are_not_seen_are_said_in_their_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_private, "allocations", lambda profile: [])
+    monkeypatch.setattr(torch_private, "allocator_events", lambda profile: ([], {}))
     result = memory_timeline.run(memory_timeline.Params(**SMALL["memory_timeline"]), silent)
     assert result.unseen_reason.startswith(f"Allocation events are not available with torch {torch.__version__}")
     assert result.prediction

@@ -65,7 +65,7 @@ def run(params: Params, report: Report) -> Result:
 
 
 def explain(result: Result) -> tuple[Finding, ...]:
-    return (Finding("fact", "the sum", f"{result.total:g}", {"total": result.total}),)
+    return (Finding(level="fact", title="the sum", text=f"{result.total:g}", evidence={"total": result.total}),)
 
 
 lessons: tuple[Lesson, ...] = ()

@@ -63,7 +63,9 @@ def run(params: Params, report: Report) -> Result:
 
 
 def explain(result: Result) -> tuple[Finding, ...]:
-    return (Finding("fact", "printed", result.printed[:80], {"characters": len(result.printed)}),)
+    return (
+        Finding(level="fact", title="printed", text=result.printed[:80], evidence={"characters": len(result.printed)}),
+    )
 
 
 lessons = (

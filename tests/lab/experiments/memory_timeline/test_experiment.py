@@ -84,7 +84,12 @@ def test_the_prediction_is_the_measurement():
         assert prediction.same_operations
         assert prediction.largest_gap_bytes == 0
         predicted = measured(dataclasses.replace(params, predict=True))
-        assert predicted.peak == measured(params).peak
+        assert predicted.peak.bytes == prediction.peak_bytes
+        assert (
+            predicted.peak.bytes
+            <= measured(params).peak.bytes
+            <= predicted.peak.bytes + (measured(params).unseen_bytes or 0)
+        )
         assert predicted.predicted
         assert predicted.step_s is None
 
@@ -381,7 +386,10 @@ def test_the_script_of_a_program_reads_its_batch_in_the_same_way(code, accumulat
     ran = subprocess.run(
         [sys.executable, "-I", "-c", memory_timeline.script(params)], capture_output=True, text=True, check=True
     )
-    assert int(ran.stdout.split()[-1]) == measured(params).peak.bytes
+    result = measured(params)
+    assert result.bare_peak_bytes == int(ran.stdout.split()[-1])
+    assert result.bare_peak_bytes
+    assert result.bare_peak_bytes - 64 <= result.peak.bytes <= result.bare_peak_bytes  # but for wrapped numbers
 
 
 def test_a_prediction_of_a_fused_lstm_says_that_it_is_too_low():

@@ -11,7 +11,7 @@ import pytest
 from lab import wire
 from lab.contract import Lesson, knobs, silent
 from lab.experiments.train_eval import Params, Result, explain, lessons, offered, run, script
-from lab.experiments.train_eval.readings import headline
+from lab.experiments.train_eval.readings import evidence
 from lab.experiments.train_eval.schema import MODULES, STUDIES
 from lab.experiments.train_eval.studies.batchnorm_freezing import TREATMENTS
 
@@ -66,7 +66,7 @@ def test_the_script_prints_the_number_of_the_lesson(number: int, printed: list[s
     lesson: Lesson = lessons[number]
     result = run(lesson.params, silent)
     assert lesson.answer(result) in lesson.choices
-    assert lesson.evidence(result) == headline(result)
+    assert lesson.evidence(result) == evidence(result)
     assert last_number(printed[number]) == pytest.approx(lesson.evidence(result), rel=1e-6, abs=1e-9)
     assert wire.decode(Result, wire.loads(wire.dumps(result))) == result
 
@@ -74,13 +74,13 @@ def test_the_script_prints_the_number_of_the_lesson(number: int, printed: list[s
 @pytest.mark.parametrize("number", range(len(OTHERS)))
 def test_the_script_of_other_settings(number: int, printed: list[str]) -> None:
     result = run(OTHERS[number], silent)
-    assert last_number(printed[len(lessons) + number]) == pytest.approx(headline(result), rel=1e-6, abs=1e-9)
+    assert last_number(printed[len(lessons) + number]) == pytest.approx(evidence(result), rel=1e-6, abs=1e-9)
 
 
 def test_a_script_with_another_seed_prints_another_number(printed: list[str]) -> None:
     """The comparison is alive: one seed further the share is another one."""
     other = run(Params(**{**vars(lessons[0].params), "seed": 1}), silent)
-    assert last_number(printed[0]) != pytest.approx(headline(other), rel=1e-6)
+    assert last_number(printed[0]) != pytest.approx(evidence(other), rel=1e-6)
 
 
 def test_a_script_does_not_know_the_lab() -> None:

@@ -74,14 +74,14 @@ def tracked(
     steps: int = 1,
     fake: bool = False,
     cap_bytes: int | None = None,
-    addresses: bool = False,
+    for_allocator: bool = False,
     **size: Any,
 ) -> Tracked:
     with FakeMode() if fake else contextlib.nullcontext():
         task = built(model, **size)
         training = Training(task, recipe)
         track = MemoryTrack(
-            {"": task.model}, training.optimizer, task.inputs, cap_bytes=cap_bytes, with_addresses=addresses
+            {"": task.model}, training.optimizer, task.inputs, cap_bytes=cap_bytes, for_allocator=for_allocator
         )
         marks = Marks(track)
         with track:

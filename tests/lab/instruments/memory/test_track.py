@@ -47,8 +47,8 @@ def check_mlp_with_adam() -> None:
     inputs = batch * width * 4 + batch * 8
     # each ReLU keeps its output; log-softmax its output; nll_loss one number, the total weight
     saved = layers * batch * width * 4 + batch * CLASSES * 4 + 4
-    assert run.at("forward") == {"parameters": parameters, "inputs": inputs, "saved": saved, "temporaries": 4}
-    after_backward = {"parameters": parameters, "inputs": inputs, "gradients": parameters, "temporaries": 4}
+    assert run.at("forward") == {"parameters": parameters, "inputs": inputs, "saved": saved, "held": 4}
+    after_backward = {"parameters": parameters, "inputs": inputs, "gradients": parameters, "held": 4}
     assert run.at("backward") == after_backward
     state = 2 * parameters + 4 * tensors  # two moments, and a step counter of 4 bytes for each parameter
     assert run.at("optimizer") == after_backward | {"optimizer_state": state}
@@ -101,7 +101,7 @@ def test_optimizer_temporaries(impl, extra):
     rows = timeline(run.reading, run.reading.instants)
     highest = max(t for t, phase in zip(rows.temporaries, rows.phase, strict=True) if phase == "optimizer")
     wanted = {None: 2 * 64 * 64 * 4 + 64 * 4, "whole": mlp_parameters(2, 64), 0: 0}[extra]
-    assert highest == wanted + 4  # and the loss
+    assert highest == wanted
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def check_saved_ends_with_backward() -> None:
     table = timeline(reading := read(track), reading.instants)
     assert table.saved[table.op.index("sigmoid")] == 400
     assert reading.categories(-1)["saved"] == 0
-    assert reading.categories(-1)["temporaries"] == y.nbytes + x.nbytes  # x.grad: no module announced x
+    assert reading.categories(-1)["held"] == y.nbytes + x.nbytes  # x.grad: no module announced x
 
 
 def test_saved_ends_with_backward():

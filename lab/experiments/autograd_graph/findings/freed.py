@@ -1,0 +1,137 @@
+"""A graph that backward has used and freed, and what still leads into it."""
+
+from __future__ import annotations
+
+import ast
+
+from lab.contract import Edit
+from lab.experiments.autograd_graph.findings.in_place import describe_slot
+from lab.experiments.autograd_graph.findings.record import Explained, Record, of_line, on_line, site, tensor_words
+from lab.records.graph import Node, Pass, Saved, Step
+
+
+def explain_freed(record: Record, run: Pass, steps: tuple[Step, ...]) -> Explained | None:
+    """Why a pass found its graph freed: the engine stopped in the node of its last step."""
+    node = record.nodes.get(steps[-1].node) if steps and not steps[-1].given else None
+    slot = next((s for s in node.saved if s.freed and s.freed_line), None) if node else None
+    if node is None or slot is None:
+        node, slot = _any_freed(record)
+    if node is None or slot is None:
+        return None
+    carried = _carried(record, run, node) if slot.freed_line == run.line else None
+    if carried is not None:
+        return _explain_carried(record, run, node, slot, carried)
+    kept = describe_slot(node, slot)
+    same = any(p is not run and p.root == run.root and p.line == slot.freed_line for p in record.result.passes)
+    text = (
+        f"{run.call}{on_line(run.line)} needs {node.label}{of_line(node.line)}, which kept {kept}; {slot.freed_by}"
+        f"{on_line(slot.freed_line)} used and freed it. "
+        + (
+            "It is the same graph a second time."
+            if same
+            else f"Both go back through {node.label}: that part of the graph belongs to both."
+        )
+    )
+    sites = (
+        site(slot.freed_line, "freed here", slot.freed_by)
+        + site(node.line, "kept here", node.label)
+        + site(run.line, "fails here", run.call)
+    )
+    evidence = {"freed by": slot.freed_by, "node": node.name}
+    repair = (
+        "Call backward once, or run the forward again before the second call. retain_graph=True keeps the graph where both calls are wanted."
+        if same
+        else "Add the losses and call backward once: what both share is then walked once."
+    )
+    return Explained(text, repair, sites, evidence, () if same else _sum(record, slot.freed_line, run.line))
+
+
+def _any_freed(record: Record) -> tuple[Node | None, Saved | None]:
+    for node in record.all_nodes:
+        for slot in node.saved:
+            if slot.freed and slot.freed_line:
+                return node, slot
+    return None, None
+
+
+def _carried(record: Record, run: Pass, freed: Node) -> Node | None:
+    """The node through which a pass entered a graph that an earlier pass of the same line had freed."""
+    todo, known = [run.root], set()
+    while todo:
+        node = todo.pop()
+        if node is None or node in known:
+            continue
+        known.add(node)
+        here = record.nodes.get(node)
+        if here is not None and any(s.freed_moment is not None and s.freed_moment < run.moment for s in here.saved):
+            return here
+        todo += record.parents.get(node, [])
+    return freed
+
+
+def _explain_carried(record: Record, run: Pass, node: Node, slot: Saved, carried: Node) -> Explained:
+    made = record.made.get(carried.state) if carried.state is not None else None
+    name = carried.variables[0] if carried.variables else made.name if made else ""
+    words = name or tensor_words(made) if made else name or carried.label
+    text = (
+        f"{words}{f', made{on_line(carried.line)} in the step before,' if carried.line else ''} leads from this step into the graph of the "
+        f"one before. {slot.freed_by or run.call}{on_line(slot.freed_line)} used and freed that graph, and {run.call}"
+        f"{on_line(run.line)} walks into it again."
+    )
+    sites = (
+        site(carried.line, "carried over from here", words)
+        + site(slot.freed_line, "freed here", slot.freed_by)
+        + site(run.line, "fails here", run.call)
+    )
+    repair = f"Cut it between the steps: {name or 'h'} = {name or 'h'}.detach() before it is used again."
+    return Explained(text, repair, sites, {"carried": words, "node": node.name}, _detached(record, carried.line, name))
+
+
+def _detached(record: Record, line: int | None, name: str) -> tuple[Edit, ...]:
+    """``name = name.detach()`` before the line that makes the next one out of it."""
+    statement = record.statement(line)
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not name:
+        return ()
+    target = statement.targets[0]
+    read = {n.id for n in ast.walk(statement.value) if isinstance(n, ast.Name)}
+    if isinstance(target, ast.Name) and target.id == name and name in read:
+        return record.inserted(line, f"{name} = {name}.detach()")
+    return ()
+
+
+def _sum(record: Record, first: int | None, second: int | None) -> tuple[Edit, ...]:
+    """Two calls of backward as one on the sum."""
+    roots = [_root_of(record.statement(line)) for line in (first, second)]
+    if not all(roots) or not first or not second or first == second or record.indent(first) != record.indent(second):
+        return ()
+    indent = record.indent(second)
+    return (
+        Edit(first, record.text(first), f"{indent}pass"),
+        Edit(second, record.text(second), f"{indent}({roots[0]} + {roots[1]}).backward()"),
+    )
+
+
+def _root_of(statement: ast.stmt | None) -> str:
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        called = statement.value.func
+        if isinstance(called, ast.Attribute) and called.attr == "backward" and not statement.value.args:
+            return ast.unparse(called.value)
+    return ""
+
+
+def explain_saved_gone(record: Record, line: int | None) -> Explained | None:
+    """Something other than a pass asked for saved tensors after backward had freed them."""
+    node, slot = _any_freed(record)
+    if node is None or slot is None:
+        return None
+    asked = "make_dot" if "make_dot" in record.text(line) else "this line"
+    text = (
+        f"{slot.freed_by}{on_line(slot.freed_line)} freed what {node.label}{of_line(node.line)} kept, and {asked}{on_line(line)} "
+        f"reads saved tensors. No second backward is involved."
+    )
+    sites = (
+        site(slot.freed_line, "freed here", slot.freed_by)
+        + site(line, "fails here", asked)
+        + site(node.line, "kept here", node.label)
+    )
+    return Explained(text, f"Read or draw it before line {slot.freed_line}.", sites, {"freed by": slot.freed_by})

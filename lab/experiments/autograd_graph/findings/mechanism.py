@@ -26,6 +26,8 @@ def mechanism(seen: NonFinite) -> tuple[str, str]:
         if values
         else f"returned {result}{where}"
     )
+    if not seen.operands:
+        return f"holds {result} that the program gave it{where}", "Give it a number, or replace it: torch.nan_to_num."
     if seen.kind == "infinity":
         return _infinity(operation, first, second, got)
     if operation in ("log", "sqrt", "log2", "log10", "rsqrt", "log1p") and first is not None and first < 0:

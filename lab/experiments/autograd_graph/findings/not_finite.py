@@ -29,7 +29,9 @@ from lab.records.operations import Made, NonFinite
 def not_finite(record: Record) -> Iterator[Finding]:
     """One cause: the forward where NaN of the forward went into a loss or was met by backward, else the backward."""
     forward, backward = list(nan_in_forward(record)), list(nan_in_backward(record))
-    began = next((n for n in record.result.nonfinite if n.kind == "NaN" and (n.reaches or n.lasts)), None)
+    began = next(
+        (n for n in record.result.nonfinite if n.kind == "NaN" and (n.reaches or (n.lasts and n.operands))), None
+    )
     if forward and backward and began is not None:
         if began.line == backward[0].line or began.reaches:
             first, second = forward[0], backward[0]
@@ -50,7 +52,7 @@ def nan_in_forward(record: Record) -> Iterator[Finding]:
     """The first NaN (or infinity) of the forward that reached a loss or is still there at the end."""
     if record.result.fault and record.result.fault.type not in ("RuntimeError", "AssertionError", "ValueError"):
         return
-    seen = [n for n in record.result.nonfinite if n.line and (n.reaches or n.lasts)]
+    seen = [n for n in record.result.nonfinite if n.line and (n.reaches or (n.lasts and n.operands))]
     nan = next((n for n in seen if n.kind == "NaN"), None)
     if nan is None:
         yield from _infinite_loss(record, seen)

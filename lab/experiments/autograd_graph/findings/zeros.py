@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from lab.contract import Finding, Site
@@ -108,7 +109,7 @@ def _partial(record: Record, run: Pass, node: Node, step: Step) -> Finding | Non
     taken = record.made.get(made.inputs[0]) if made and made.inputs else None
     points = flat(taken.value) if taken else None
     if incoming is None or given is None or points is None or not len(incoming) == len(given) == len(points):
-        return None
+        return _partial_of_many(node, step)
     stuck = [i for i, (a, b) in enumerate(zip(incoming, given, strict=True)) if a and not b]
     if not stuck:
         return None
@@ -169,6 +170,26 @@ def cancelled_paths(record: Record) -> Iterator[Finding]:
                 sites=sites,
             )
             return
+
+
+def _partial_of_many(node: Node, step: Step) -> Finding | None:
+    """The same for a tensor too large to be shown whole."""
+    count = math.prod(node.shape or ())
+    if not step.stopped:
+        return None
+    text = (
+        f"{node.label}{on_line(node.line)} hands on 0 for {step.stopped:,} of {count:,} elements to which a gradient arrives: "
+        "they lie outside its range and cannot come back."
+    )
+    return Finding(
+        level="surprise",
+        title=f"{node.label} stops the gradient of {step.stopped:,} of {count:,} elements",
+        text=text,
+        evidence={"elements without gradient": step.stopped, "of": count},
+        line=node.line,
+        repair="Clamp what is shown and not what is trained, or use a function with a slope such as sigmoid.",
+        sites=site(node.line, "becomes zero here", node.label, words(step.incoming), words(step.given[0])),
+    )
 
 
 def bias_before_batch_norm(record: Record) -> Iterator[Finding]:

@@ -226,7 +226,8 @@ def _aside(state: PageState, outcome: Outcome, lesson: Lesson | None, hidden: bo
             end_of_run(outcome.job.state, fault)
         elif fault:
             ended = "Your program stopped" if state.offers_program else "PyTorch refuses this"
-            found = program_fault(state, fault, found, ended)
+            others = program_fault(state, fault, found, ended)
+            found = found if presenting() else others  # before a group the card is one of the findings
     aside = st.container(key="page-aside")
     with st.container(key="page-findings"):
         if outcome.shown and not hidden:

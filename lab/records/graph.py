@@ -22,7 +22,7 @@ from lab.records.operations import (
     Refused,
     Written,
 )
-from lab.records.program import Said
+from lab.records.program import Repair, Said
 
 Plain = Any
 Kind = Literal["leaf", "function", "view", "in-place", "custom", "checkpoint", "output"]
@@ -179,6 +179,8 @@ class Step:
     before: Plain = None
     """For a leaf: ``.grad`` before and after the incoming gradient was added."""
     after: Plain = None
+    stopped: int | None = None
+    """Elements of a clamp to which a gradient came and which handed on none."""
 
 
 @dataclass(frozen=True)
@@ -277,5 +279,9 @@ class GraphResult(Said):
     """Functions with a backward in Python."""
     checked: tuple[Checked, ...] = ()
     """Derivatives beside differences in float64."""
+    repairs: tuple[Repair, ...] = ()
+    """Edits that were run."""
+    without_fast_path: tuple[str, ...] = ()
+    """Modules that ran step by step because their operations were watched; alone they would have run one fused operation."""
     asks_for_gradients: bool = True
     """The program made a tensor require gradients, or built a module."""

@@ -5,10 +5,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 
-from lab.contract import Finding, by_level
+from lab.contract import Edit, Finding, by_level
 from lab.experiments.autograd_graph.faults import explain as explain_error
-from lab.experiments.autograd_graph.findings import custom, facts, in_place, no_path, not_finite, training, zeros
+from lab.experiments.autograd_graph.findings import (
+    custom,
+    facts,
+    hooks,
+    in_place,
+    leaves,
+    losses,
+    no_path,
+    not_finite,
+    single_functions,
+    training,
+    zeros,
+)
 from lab.experiments.autograd_graph.findings.record import Record, on_line, short, site
+from lab.experiments.autograd_graph.findings.tested import with_trial
 from lab.experiments.autograd_graph.schema import Result
 
 MOST = 5
@@ -16,9 +29,18 @@ MOST = 5
 
 def explain(result: Result) -> tuple[Finding, ...]:
     """At most ``MOST`` things to notice, the most important first."""
+    return tuple(with_trial(finding, result) for finding in _found(result))
+
+
+def candidates(result: Result) -> tuple[tuple[Edit, ...], ...]:
+    """Repairs that are worth a trial, the most important first."""
+    return tuple(finding.edits for finding in _found(result) if finding.edits)
+
+
+def _found(result: Result) -> list[Finding]:
     record = Record(result)
     found = [finding for look in _LOOKS for finding in _seen(look, record)]
-    return tuple(by_level(found)[:MOST])
+    return list(by_level(found)[:MOST])
 
 
 def _seen(look: Callable[[Record], Iterator[Finding]], record: Record) -> list[Finding]:
@@ -118,28 +140,30 @@ _LOOKS: tuple[Callable[[Record], Iterator[Finding]], ...] = (
     training.clipped_after_step,
     training.optimizer_of_others,
     training.frozen_by_load,
-    training.broadcast_loss,
-    training.gradcheck_in_single_precision,
-    training.scatter_twice,
-    training.imaginary_dropped,
+    losses.broadcast_loss,
+    single_functions.gradcheck_in_single_precision,
+    single_functions.scatter_twice,
+    single_functions.imaginary_dropped,
     training.growing_history,
     training.kept_in_a_total,
-    training.hooks,
+    hooks.hooks,
     _caught,
     no_path.switches_without_effect,
-    no_path.unused_leaves,
-    no_path.result_read_for_grad,
+    leaves.unused_leaves,
+    leaves.result_read_for_grad,
+    zeros.bias_before_batch_norm,
     zeros.cancelled_paths,
     zeros.conventions,
     training.accumulated,
     zeros.stopped_gradients,
     facts.cut,
     facts.broadcast,
-    training.drawn_by_torchviz,
+    single_functions.drawn_by_torchviz,
     facts.used_twice,
     facts.frozen,
     facts.custom,
     facts.recomputed,
+    facts.slow_path,
     facts.by_lab,
     facts.kept,
     facts.order,

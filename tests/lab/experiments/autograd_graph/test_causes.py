@@ -21,7 +21,7 @@ def rows(name: str) -> dict[str, dict[str, Any]]:
 LABELS, ROWS = rows("labels.jsonl"), rows("cases.jsonl")
 ELSEWHERE = (
     *("gm-02", "gm-03", "gm-04", "gm-06", "gm-22", "gm-23", "gm-24", "gm-26", "gm-27", "gm-28"),
-    *("gn-15", "gn-23", "gn-24", "tl-03", "mp-02", "mp-09"),
+    *("gn-15", "gn-23", "gn-24", "gn-25", "tl-03", "mp-02", "mp-09"),
 )
 """Rows of other pages whose cause is autograd's."""
 BLAMED = {at: row["culprit_line"] for at, row in LABELS.items() if row["page"] == "autograd_graph"}
@@ -94,6 +94,23 @@ def test_a_cause_is_found_wherever_it_stands(kind: str, how: str) -> None:
     assert (result.fault is None) == (how == "caught")
     if result.fault:
         assert (result.fault.explanation, result.fault.sites) == (findings[0].text, findings[0].sites)
+
+
+PROGRAMS = {
+    row["title"]: row for row in map(json.loads, (CASES / "causes.jsonl").read_text(encoding="utf-8").splitlines())
+}
+
+
+@pytest.mark.parametrize("title", PROGRAMS)
+def test_the_cause_of_a_program(title: str) -> None:
+    """``blame`` is the line to blame, null for a program that must stay silent."""
+    row = PROGRAMS[title]
+    _, findings = observe(row["code"])
+    if row["blame"] is None:
+        assert [f.title for f in findings if f.level in ("warning", "fault")] == []
+        return
+    assert row["blame"] in {s.line for s in findings[0].sites}, findings[0]
+    assert all(words in findings[0].title + findings[0].text for words in row["words"]), findings[0].text
 
 
 NEAR_MISSES = {

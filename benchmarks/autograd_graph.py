@@ -25,6 +25,8 @@ def measure() -> Iterator[dict[str, Any]]:
     for nodes in (150, 900, 3650):
         yield _walk(nodes)
     yield _long_walk()
+    for operations in (100, 1000, 10_000):
+        yield _traced(operations)
 
 
 def _warm_run() -> dict[str, Any]:
@@ -120,3 +122,25 @@ def _visit(root: Any) -> int:
             seen.add(node)
             todo.extend(parent for parent, _ in node.next_functions if parent is not None)
     return len(seen)
+
+
+def _traced(operations: int) -> dict[str, Any]:
+    """The same program under the trace and bare, forward and backward."""
+    source = (
+        "x, w = (torch.ones(8, 8, requires_grad=True) for _ in range(2))\n"
+        "h = x\n"
+        f"for _ in range({operations // 4}):\n"
+        "    h = torch.tanh(h @ w) * 0.9 + x\n"
+        "loss = h.sum()\n"
+        "loss.backward()\n"
+    )
+
+    def bare() -> None:
+        ran = program.run_program(source, program.namespace(), wall_s=60, printed_bytes=1000)
+        assert ran.ended is None, ran.ended
+
+    ours_s, theirs_s = in_turns(lambda: _recorded(source), bare, rounds=5)
+    detail = (
+        "every operation with operands, results, values and nodes, and each step of backward; theirs: the program alone"
+    )
+    return line(f"traced program, {operations:,} operations", ours_s, theirs_s, detail, better="lower")

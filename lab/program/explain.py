@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from lab.contract import Fault
+from lab.instruments.describing.modules import failing_module
 from lab.program.lines import program_line
 from lab.program.source import Refused
 from lab.records.program import Ended
@@ -37,7 +38,10 @@ class Row:
 def explain_fault(cause: Ended | BaseException, *, rows: Sequence[Row] = (), record: Any = None) -> Fault:
     """The fault with its explanation, where there is one. ``rows`` come before the common ones."""
     ended = end_of(cause) if isinstance(cause, BaseException) else cause
-    return Fault(ended.type, ended.message, ended.line, *explanation_of(ended, rows=rows, record=record))
+    explanation, repair = explanation_of(ended, rows=rows, record=record)
+    if ended.module:
+        explanation = f"It was raised in {ended.module}. {explanation}".rstrip()
+    return Fault(ended.type, ended.message, ended.line, explanation, repair)
 
 
 def explanation_of(ended: Ended, *, rows: Sequence[Row] = (), record: Any = None) -> tuple[str, str]:
@@ -60,7 +64,8 @@ def end_of(error: BaseException) -> Ended:
         error.__traceback__, "torch/utils/data/dataloader.py"
     ):
         message += f" ({_WORKERS})"
-    return Ended(name, message, line if isinstance(line, int) else program_line(error.__traceback__))
+    line = line if isinstance(line, int) else program_line(error.__traceback__)
+    return Ended(name, message, line, failing_module(error.__traceback__))
 
 
 _WORKERS = "DataLoader was starting a worker process"
@@ -210,6 +215,29 @@ _TRAINING = (
         "Find the layer whose gradient is not finite, or skip the step.",
     ),
     Row(
+        r"does not support sparse gradients",
+        "An Embedding or EmbeddingBag with sparse=True hands its weight a sparse gradient: only the rows that were looked up. This "
+        "optimizer keeps a state for every row and takes dense gradients only.",
+        "Use SGD, SparseAdam or Adagrad for that weight, or leave sparse=True out.",
+    ),
+    Row(
+        r"Could not run 'aten::linalg_vector_norm' with arguments from the 'Sparse",
+        "A weight has a sparse gradient (sparse=True of an Embedding or EmbeddingBag), and clip_grad_norm_ cannot take the norm of one.",
+        "Clip the other parameters only, or leave sparse=True out.",
+    ),
+    Row(
+        r"vmap: inplace arithmetic",
+        "Inside vmap every input has a batch dimension that the function does not see. The tensor that is written into was made "
+        "without it, so a batched value does not fit into it.",
+        "Make it from a batched tensor: torch.zeros_like(x) or x.new_zeros(x.shape); or collect the parts and torch.stack them.",
+    ),
+    Row(
+        r"output with shape .* doesn't match the broadcast shape",
+        "An in-place operation keeps the shape of the tensor that it writes into, and here the result would be larger: the other "
+        "operand has more dimensions or longer ones.",
+        "Use the out-of-place form (t = t + other), or make the tensor in the shape of the result.",
+    ),
+    Row(
         r"CheckpointError.*different metadata",
         "The second forward of a checkpointed segment did not make the same tensors as the first, so backward would use "
         "the wrong ones. Something in the segment changes between calls: a counter, a random shape, a cache.",
@@ -328,7 +356,7 @@ _PYTHON = (
         "Walk with a loop and a list of what is left to do.",
     ),
     Row(
-        r"^ModuleNotFoundError: No module named 'torch\._",
+        r"^ModuleNotFoundError: No module named 'torch\.",
         "This part of torch is read from a file on first use, and a program here has no files. torch.compile needs files and a compiler.",
         "Leave out what compiles, exports or starts workers; or run the lab with LAB_TYPED_CODE=trusted on your own machine.",
     ),
@@ -336,6 +364,21 @@ _PYTHON = (
         _WORKERS,
         "Workers of a DataLoader are processes of their own, and a program here has one process.",
         "Set num_workers=0: the data is then loaded in this process.",
+    ),
+    Row(
+        r"can't start new thread",
+        "A program here has one thread and one process; an executor or a pool would start more.",
+        "Do the work in a plain loop.",
+    ),
+    Row(
+        r"cannot set number of interop threads",
+        "The lab has set the number of threads before the program began; torch takes it once.",
+        "Leave out this line.",
+    ),
+    Row(
+        r"Torch not compiled with CUDA enabled|No CUDA GPUs are available|Found no NVIDIA driver",
+        "This run has the CPU alone, and the program asks for CUDA by name.",
+        'Write device = "cuda" if torch.cuda.is_available() else "cpu", and use device everywhere.',
     ),
     Row(
         r"Parent directory .* does not exist|open file failed",

@@ -22,7 +22,7 @@ from lab.records.operations import (
     Refused,
     Written,
 )
-from lab.records.program import Said
+from lab.records.program import Repair, Said
 
 Plain = Any
 Kind = Literal["leaf", "function", "view", "in-place", "custom", "checkpoint", "output"]
@@ -63,6 +63,8 @@ class Saved:
     """Operation of that write, such as ``add_``; empty when nothing was written."""
     freed_line: int | None = None
     """Line of the pass that freed it."""
+    freed_moment: int | None = None
+    """Operations that had run before that pass."""
     freed_by: str = ""
     """Call of that pass, such as ``loss.backward``."""
 
@@ -137,6 +139,10 @@ class Cut:
     """Its result went into the loss, or into the root of a pass."""
     number: Plain = None
     """What it gave to Python where that is plain data."""
+    state: int | None = None
+    """Content of its result, as in ``Made``."""
+    source_state: int | None = None
+    """Content that it was given."""
 
 
 @dataclass(frozen=True)
@@ -271,5 +277,9 @@ class GraphResult(Said):
     """Functions with a backward in Python."""
     checked: tuple[Checked, ...] = ()
     """Derivatives beside differences in float64."""
+    repairs: tuple[Repair, ...] = ()
+    """Edits that were run."""
+    without_fast_path: tuple[str, ...] = ()
+    """Modules that ran step by step because their operations were watched; alone they would have run one fused operation."""
     asks_for_gradients: bool = True
     """The program made a tensor require gradients, or built a module."""

@@ -18,6 +18,46 @@ class Ignorer:
     """Line of the visitor's program."""
     kind: str
     """random, or batch statistics."""
+    registered: bool = True
+    """Whether the module in whose forward it ran is a submodule, so that eval() reaches it."""
+    held: str = ""
+    """The attribute with the plain list in which an unregistered module lies; empty when it lies in none."""
+    made_anew: bool = False
+    """An unregistered module that another forward made once more."""
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A buffer, or a number kept as an attribute, that a forward changed."""
+
+    name: str
+    """Path and name: ``0.mean``."""
+    kind: str
+    """buffer, or attribute."""
+    before: float
+    """For a buffer of the first element that differs."""
+    after: float
+
+
+@dataclass(frozen=True)
+class InitialShare:
+    """How much of the initial statistics a normalisation still holds."""
+
+    module: str
+    momentum: float
+    batches: int
+    share: float
+    """(1 − momentum) to the power of batches."""
+
+
+@dataclass(frozen=True)
+class Nonfinite:
+    """Running statistics with NaN or infinity in them."""
+
+    buffer: str
+    count: int
+    of: int
+    """Elements in all."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +96,14 @@ class ModelScan:
     train_spread: float
     ignoring: tuple[Ignorer, ...]
     output_size: int
+    changed_in_eval: tuple[Changed, ...] = ()
+    """What one forward changed while every module was in eval mode."""
+    kept_in_eval: tuple[str, ...] = ()
+    """Modules that are in eval mode after ``model.train()``."""
+    idle_dropouts: tuple[str, ...] = ()
+    """Recurrent modules of one layer whose dropout drops nothing."""
+    initial_shares: tuple[InitialShare, ...] = ()
+    nonfinite: tuple[Nonfinite, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 
 from lab.contract import Fault
@@ -18,15 +19,21 @@ def fault_of(ended: Ended | None, result: Result) -> Fault | None:
     if ended is None:
         return None
     plain = explain_fault(ended)
-    record = Record(result)
-    why = explain_pass(record, ended.message, ended.line) or explain_refused(
-        record, ended.type, ended.message, ended.line
-    )
+    why = explain(Record(result), ended.type, ended.message, ended.line)
     if why is None:
         return Fault(
             ended.type, ended.message, ended.line, plain.explanation, plain.repair, site(ended.line, "fails here")
         )
     return Fault(ended.type, ended.message, ended.line, why.text, why.repair or plain.repair, why.sites)
+
+
+def explain(record: Record, kind: str, message: str, line: int | None) -> Explained | None:
+    """The cause as the record shows it; None where it shows none."""
+    try:
+        return explain_pass(record, message, line) or explain_refused(record, kind, message, line)
+    except Exception:
+        logging.getLogger(__name__).exception("%s was not explained", kind)
+        return None
 
 
 def explain_pass(record: Record, message: str, line: int | None) -> Explained | None:
@@ -66,7 +73,7 @@ def _not_scalar(
     complex_root = bool(dtype and dtype.startswith("complex"))
     edits = (
         record.replaced(line, old.strip().replace(".backward(", ".sum().backward(", 1))
-        if old.count(".backward(") == 1 and not complex_root
+        if old.count(".backward(") == 1 and not complex_root and not call.startswith("torch.")
         else ()
     )
     repair = (
@@ -97,6 +104,8 @@ def explain_refused(record: Record, kind: str, message: str, line: int | None) -
         return no_path.explain_none_gradient(record, message, line)
     if "can't optimize a non-leaf Tensor" in message:
         return _non_leaf_optimized(record, line)
+    if "does not support sparse gradients" in message:
+        return _sparse(record, line)
     if refused is None:
         return in_place.born_in_inference(record, line) if "nference tensor" in message else None
     written = in_place.explain_refused_write(record, refused)
@@ -112,9 +121,31 @@ def explain_refused(record: Record, kind: str, message: str, line: int | None) -
         return _shapes(record, refused, message)
     if "same dtype" in message or "expected scalar type" in message:
         return _dtypes(record, refused)
-    if "deepcopy protocol" in message:
+    return _outside_batch(record, refused) if message.startswith("vmap: inplace arithmetic") else None
+
+
+def _sparse(record: Record, line: int | None) -> Explained | None:
+    made = next((n for n, text in enumerate(record.lines, 1) if "sparse=True" in text), None)
+    if made is None:
         return None
-    return None
+    text = f"sparse=True on line {made} makes the gradient of this table sparse: only the rows that were looked up are kept. The optimizer{on_line(line)} needs all rows."
+    sites = site(made, "sparse gradients from here") + site(line, "fails here")
+    return Explained(text, "Use SGD, SparseAdam or Adagrad for it, or leave sparse=True out.", sites, {"sparse": True})
+
+
+def _outside_batch(record: Record, refused: Refused) -> Explained | None:
+    target = refused.operands[0] if refused.operands else None
+    if target is None:
+        return None
+    name = _name(target)
+    text = f"{name}{on_line(target.line)} was made without the batch dimension of vmap, so a row of the batch cannot be written into it on line {refused.line}."
+    sites = site(target.line, "made without the batch", name) + site(refused.line, "fails here", name)
+    return Explained(
+        text,
+        "Make it from an input, such as torch.zeros_like(row) or row.new_zeros(...), or build it with torch.stack.",
+        sites,
+        {"shape": str(list(target.shape or ()))},
+    )
 
 
 def _recursive_drawing(record: Record, line: int | None) -> Explained:

@@ -11,18 +11,22 @@ import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from lab import torch_private
-from lab.contract import Report
+from lab.contract import Report, knobs
 from lab.experiments.autograd_graph.classic import classic_dot
 from lab.experiments.autograd_graph.faults import fault_of
+from lab.experiments.autograd_graph.findings import candidates
+from lab.experiments.autograd_graph.findings.tested import asks_for_backward, errors_of
 from lab.experiments.autograd_graph.schema import Params, Result
 from lab.instruments.describing.assigned import assigned_names
 from lab.instruments.graph.book import Graph
+from lab.instruments.graph.cuts import SeenCut
 from lab.instruments.graph.program_trace import ProgramTrace
 from lab.instruments.graph.slopes import check_custom, check_steps
 from lab.instruments.graph.tensor_log import State
 from lab.instruments.graph.to_records import Numbering, cut_records, named_records, pass_records
-from lab.instruments.graph.trail import Trail, custom_records
+from lab.instruments.graph.trail import Trail, custom_records, states_behind
 from lab.program import run as program
+from lab.program.repair import Trial
 from lab.records.graph import Node
 from lab.records.operations import Checked
 from lab.torch_private import require
@@ -33,8 +37,35 @@ NEEDED = (
 )
 
 
+_SHARE_OF_ALL = 0.85
+"""Of the wall time of a program: what it takes with all trials of its repairs."""
+
+
 def run(params: Params, report: Report) -> Result:
-    """Run the program once and return what autograd recorded. Faults of the program do not raise: they are in ``fault``."""
+    """Run the program and return what autograd recorded. Faults of the program do not raise: they are in ``fault``.
+
+    Where the record shows a fault with a repair, the repaired program is run as well.
+    """
+    started = time.perf_counter()
+    result = _run_once(params, report)
+    edits = candidates(result)
+    if not edits:
+        return result
+    report(0.8, "trying the repair", result)
+    limits = knobs(Params)["code"].program
+    assert limits is not None
+    trial = Trial(
+        params.code,
+        seed=params.seed,
+        device=params.device,
+        asked=asks_for_backward(result),
+        errors=errors_of(result),
+        seconds_left=lambda: _SHARE_OF_ALL * limits.wall_s - (time.perf_counter() - started),
+    )
+    return replace(result, repairs=trial.repairs(edits))
+
+
+def _run_once(params: Params, report: Report) -> Result:
     require(*NEEDED)
     report(0.0, "running the program")
     names = program.namespace()
@@ -104,6 +135,7 @@ def _read(params: Params, trace: ProgramTrace, ran: program.Ran, seconds: float)
         custom=custom_records(trace.custom_classes, program.FILE),
         asks_for_gradients=trace.asks_for_gradients(),
         checked=_checked(trace),
+        without_fast_path=tuple(trace.without_fast_path()),
     )
     return replace(result, fault=fault_of(ran.ended, result))
 
@@ -124,6 +156,10 @@ def _trail(params: Params, trace: ProgramTrace, ran: program.Ran, numbering: Num
     trail.want(trace.recorder.tensors.numbered(refused))
     trail.want([*([loss] if loss else []), *nonfinite, *roots[-40:], *asked[-40:]])
     trail.want(hook.state for hook in events.hooks[-20:])
+    cuts = [state for cut in trace.cuts.kept.values() for state in (cut.state, cut.source) if state is not None]
+    trail.want(cuts[-40:])
+    results = [t for _, t in trace.named() if t.requires_grad and not t.is_leaf]
+    trail.want(trace.recorder.tensors.state(t) for t in results[:20])
     return trail, loss
 
 
@@ -189,6 +225,18 @@ def _root_name(ran: program.Ran, graph: Graph) -> str:
     return "loss" if "loss" in variables else variables[0] if variables else "last result"
 
 
+def _cut_on_the_way(trace: ProgramTrace, ran: program.Ran) -> SeenCut:
+    """The cut nearest to the loss among those that it was made from, else the last one."""
+    cuts = list(trace.cuts.kept.values())
+    loss = ran.namespace.get("loss")
+    if isinstance(loss, torch.Tensor) and not torch_private.is_wrapped(loss):
+        behind = {state.number: i for i, state in enumerate(states_behind([trace.recorder.tensors.state(loss)], 5000))}
+        nearest = [cut for cut in cuts if cut.state is not None and cut.state.number in behind]
+        if nearest:
+            return min(nearest, key=lambda cut: behind[cut.state.number] if cut.state else 0)
+    return cuts[-1]
+
+
 _REASONS = {
     "detach": "{op} on line {line} gives a tensor without history",
     "no_grad": "line {line} ran with gradients switched off (no_grad)",
@@ -202,7 +250,7 @@ _REASONS = {
 def _no_graph(trace: ProgramTrace, ran: program.Ran, what: str) -> str:
     """Why there is no graph, from what was seen."""
     if trace.cuts.kept:
-        cut = list(trace.cuts.kept.values())[-1]
+        cut = _cut_on_the_way(trace, ran)
         return f"{what}: {_REASONS[cut.reason].format(op=cut.operation, line=cut.line)}."
     if any(tensor.requires_grad for _, tensor in trace.named()):
         return f"{what}: no differentiable operation used a tensor that requires gradients."

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from lab.contract import Finding
 from lab.experiments.train_eval import readings
+from lab.experiments.train_eval.findings_state import state_of_model
 from lab.experiments.train_eval.schema import Result
 from lab.quantities import bytes_text, number_text
+from lab.records.modes_models import Ignorer, ModelScan
 
 
 def both_switches(result: Result) -> Iterator[Finding]:
@@ -56,7 +58,24 @@ def both_switches(result: Result) -> Iterator[Finding]:
 def modules(result: Result) -> Iterator[Finding]:
     scan, scanned = result.scan, readings.modes(result)
     assert scan
+    yield from state_of_model(scanned)
+    yield from _ignoring(scanned)
+    yield from _both_modes(scanned)
+    yield from _gaps(scanned)
+    if scan.loss_train is not None and scan.loss_eval is not None:
+        yield Finding(
+            level="fact",
+            title=f"Loss {number_text(scan.loss_train)} in train mode, {number_text(scan.loss_eval)} in eval mode",
+            text=f"Same weights, same data; {scan.loss_name}.",
+            evidence={"train mode": scan.loss_train, "eval mode": scan.loss_eval},
+        )
+
+
+def _ignoring(scanned: ModelScan) -> Iterator[Finding]:
     for call in scanned.ignoring[:2]:
+        if not call.registered:
+            yield _out_of_reach(call, scanned)
+            continue
         where = f" in {call.module}" if call.module else ""
         yield Finding(
             level="warning",
@@ -69,7 +88,45 @@ def modules(result: Result) -> Iterator[Finding]:
             if "dropout_p" in call.argument
             else "training=self.training",
         )
-    if scanned.in_train_mode and scanned.in_eval_mode:
+
+
+def _out_of_reach(call: Ignorer, scanned: ModelScan) -> Finding:
+    name = call.module.strip("() ") or call.function
+    if call.held:
+        where, repair = (
+            f"It lies in {call.held}, a plain container: what lies there is not registered",
+            f"Make {call.held} an nn.ModuleList or nn.ModuleDict.",
+        )
+    elif call.made_anew:
+        where, repair = (
+            "Every forward makes it anew, in train mode, and it is not registered",
+            "Make it once, in __init__, as an attribute of the module.",
+        )
+    else:
+        where, repair = (
+            "It is not registered as a submodule",
+            "Make it an attribute of a module of the model.",
+        )
+    return Finding(
+        level="warning",
+        title=f"{name} is no submodule: eval() does not reach it",
+        text=f"{where}, so model.eval() leaves it in train mode. Two calls after eval() differ by {scanned.eval_spread:.1%} of the output.",
+        evidence={"relative distance of two eval outputs": scanned.eval_spread, "kind": call.kind},
+        line=call.line,
+        repair=repair,
+    )
+
+
+def _both_modes(scanned: ModelScan) -> Iterator[Finding]:
+    if scanned.kept_in_eval:
+        kept = ", ".join(scanned.kept_in_eval[:3]) + (" and others" if len(scanned.kept_in_eval) > 3 else "")
+        yield Finding(
+            level="surprise",
+            title="train() leaves a part in eval mode",
+            text=f"After model.train() these are in eval mode: {kept}. The model's own train() keeps them there, as one does with frozen BatchNorm.",
+            evidence={"in eval mode after train()": len(scanned.kept_in_eval)},
+        )
+    elif scanned.in_train_mode and scanned.in_eval_mode:
         yield Finding(
             level="warning",
             title="The model is in both modes at once",
@@ -78,30 +135,27 @@ def modules(result: Result) -> Iterator[Finding]:
             evidence={"in train mode": scanned.in_train_mode, "in eval mode": scanned.in_eval_mode},
             repair="model.train() or model.eval() sets all of them.",
         )
-    changing = sorted((m for m in scanned.modules if m.gap > 0), key=lambda m: -m.gap)
+
+
+def _gaps(scanned: ModelScan) -> Iterator[Finding]:
+    possible = [m for m in scanned.modules if f"{m.path} ({m.type})" not in scanned.kept_in_eval]
+    changing = sorted((m for m in possible if m.gap > 0), key=lambda m: -m.gap)
     if changing:
         first = changing[0]
+        together = f"; all {len(changing)} modules that change something together by {scanned.gap_together:.1%}. Gaps do not add up: one layer works on what another changed"
         yield Finding(
             level="fact",
             title=f"{first.path} ({first.type}) changes the output most",
-            text=f"Alone in train mode it moves the output by {first.gap:.1%}; all {len(changing)} modules that change something together by "
-            f"{scanned.gap_together:.1%}. Gaps do not add up: one layer works on what another changed.",
+            text=f"Alone in train mode it moves the output by {first.gap:.1%}{together if len(changing) > 1 else ''}.",
             evidence={"alone": first.gap, "together": scanned.gap_together, "modules": len(changing)},
         )
     elif not scanned.ignoring and not scanned.gap_together > 0:
         yield Finding(
             level="fact",
             title="Nothing changes under eval()",
-            text="No module of this model gives another output in train mode.",
+            text="The output of this model in train mode is its output in eval mode.",
             evidence={"modules": scanned.module_count},
         )
-    if scan.loss_train is not None and scan.loss_eval is not None:
-        yield Finding(
-            level="fact",
-            title=f"Loss {number_text(scan.loss_train)} in train mode, {number_text(scan.loss_eval)} in eval mode",
-            text=f"Same weights, same data; {scan.loss_name}.",
-            evidence={"train mode": scan.loss_train, "eval mode": scan.loss_eval},
-        )  # fmt: skip
 
 
 def forgotten_eval(result: Result) -> Iterator[Finding]:

@@ -53,8 +53,8 @@ class Slot:
     freed: bool = False
     recomputed: bool = False
     changed: tuple[int | None, str] | None = None
-    freed_by: tuple[str, int | None] | None = None
-    """(call, line) of the pass that freed it."""
+    freed_by: tuple[str, int | None, int] | None = None
+    """(call, line, moment) of the pass that freed it."""
 
 
 @dataclass(eq=False, slots=True)
@@ -185,7 +185,7 @@ class GraphBook:
 
     def walk(self, roots: Iterable[TorchNode]) -> Graph:
         """Every node reachable from ``roots``, once, without recursion."""
-        graph, known, todo = Graph([], [], 0), set(), list(roots)[::-1]
+        graph, known, todo = Graph([], [], 0), set(), [root for root in roots if not torch_private.is_gone(root)][::-1]
         while todo:
             node = todo.pop()
             seen = self.see(node)
@@ -199,8 +199,8 @@ class GraphBook:
                     todo.append(parent)
         return graph
 
-    def read_slots(self, graph: Graph, names: Names, after: tuple[str, int | None] | None = None) -> int:
-        """Bring the saved slots of ``graph`` up to date, ``after`` (call, line) of a pass or before any.
+    def read_slots(self, graph: Graph, names: Names, after: tuple[str, int | None, int] | None = None) -> int:
+        """Bring the saved slots of ``graph`` up to date, ``after`` (call, line, moment) of a pass or before any.
 
         Returns the bytes of the distinct storages that they keep alive.
         """
@@ -208,7 +208,7 @@ class GraphBook:
         return sum(self._read(seen, node, counted, names, after) for seen, node in graph.nodes if seen.slots and node)
 
     def _read(
-        self, seen: Seen, node: TorchNode, counted: set[int], names: Names, after: tuple[str, int | None] | None
+        self, seen: Seen, node: TorchNode, counted: set[int], names: Names, after: tuple[str, int | None, int] | None
     ) -> int:
         held_now, kept = dict(_held(node)), 0
         for slot in seen.slots:

@@ -32,6 +32,8 @@ class SeenCut:
     state: State | None = None
     """The content of the result."""
     number: Plain = None
+    source: State | None = None
+    """The content that was cut off."""
 
 
 class CutLog:
@@ -59,6 +61,7 @@ class CutLog:
                 call.module,
                 call.results[0] if call.results else None,
                 call.plain_result,
+                next((use for use in call.uses if use.requires_grad), None),
             )
 
 

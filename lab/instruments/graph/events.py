@@ -12,7 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from lab.instruments.describing.values import tensor_value
 from lab.instruments.graph.book import Seen
-from lab.instruments.graph.tensor_log import State, Use
+from lab.instruments.graph.tensor_log import State
 from lab.records.graph import Plain
 from lab.records.operations import Operand
 
@@ -31,7 +31,7 @@ class SeenWrite:
     """Library function that the program called, such as ``step`` or ``load_state_dict``; empty for the program itself."""
     state: State
     """The tensor as it is after the write."""
-    use: Use
+    use: State
     """The tensor as the write met it."""
     storage: int
     through_data: bool

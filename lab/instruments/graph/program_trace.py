@@ -7,6 +7,8 @@ before the engine frees it.
 
 from __future__ import annotations
 
+import linecache
+import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -154,6 +156,10 @@ class ProgramTrace(TorchFunctionMode):
         """Whether the program made anything require gradients."""
         return bool(self.book.leaves()) or any(tensor.requires_grad for _, tensor in self.named())
 
+    def without_fast_path(self) -> list[str]:
+        """Classes of modules whose fused path a function mode switches off."""
+        return list(self._modules.without_fast_path)
+
     # Operations.
 
     def _note(self, call: Operation, met: Met, args: tuple[Any, ...], result: Any) -> None:
@@ -267,7 +273,7 @@ class ProgramTrace(TorchFunctionMode):
         finally:
             self._in_engine = False
             with self.own_look():
-                by = (opened.call, opened.line)
+                by = (opened.call, opened.line, opened.moment)
                 opened.kept_bytes_after = self.book.read_slots(opened.graph, self.names(), by)
                 opened.graph.let_go()
         with self.own_look():
@@ -288,12 +294,18 @@ class ProgramTrace(TorchFunctionMode):
             return None
         call = engine_calls.CALLS[func]
         if func is torch.Tensor.backward:
-            call = f"{self.names().of(args[0]) or 'tensor'}.backward"
+            call = f"{self.names().of(args[0]) or self._written('backward') or 'tensor'}.backward"
         opened = self._opened(call, edges, retain, create)
         roots, inputs = engine_calls.tensors_of(func, args, kwargs)
         opened.roots = tuple(self.recorder.tensors.state(t) for t in roots)
         opened.inputs = None if inputs is None else tuple(self.recorder.tensors.state(t) for t in inputs)
         return opened
+
+    def _written(self, method: str) -> str:
+        """What stands before ``.method(`` on the line that is running; empty when that is long or not one expression."""
+        text = linecache.getline(self._file, program_line(self._file) or 0)
+        found = re.match(rf"\s*([\w.()\[\]*+/ -]{{1,40}})\.{method}\(", text)
+        return found.group(1) if found else ""
 
     def _opened(self, call: str, edges: list[GradientEdge], retain: bool, create: bool) -> SeenPass:
         graph = self.walk(edge.node for edge in edges)

@@ -26,10 +26,10 @@ from lab.instruments.graph.events import (
     Watched,
 )
 from lab.instruments.graph.nonfinite import NonFiniteLog
-from lab.instruments.graph.tensor_log import Operation, TensorLog, Use
+from lab.instruments.graph.tensor_log import Operation, State, TensorLog
 from lab.records.operations import Operand
 
-Met = list[tuple[torch.Tensor, Use]]
+Met = list[tuple[torch.Tensor, State]]
 """The tensors that an operation was given, as it met them."""
 HOOKS = {"register_hook", "retain_grad", "register_post_accumulate_grad_hook"}
 
@@ -54,7 +54,7 @@ class Recorder:
             self._modules.current(),
             template,
             named,
-            tuple([use for _, use in met]),
+            tuple([state for _, state in met]),
         )
         call.grad_enabled, call.inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
         return call, met
@@ -107,7 +107,7 @@ class Recorder:
             state=state.number,
         )
 
-    def _write(self, call: Operation, tensor: torch.Tensor, use: Use) -> None:
+    def _write(self, call: Operation, tensor: torch.Tensor, use: State) -> None:
         operation = WRITTEN.get(call.name, call.name)
         apart = self._book.storages.is_apart(tensor)
         self._book.storages.note_write(tensor, call.line, operation)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from lab.instruments.graph.engine_calls import SeenPass
-from lab.instruments.graph.tensor_log import Opaque, Operation, Use
+from lab.instruments.graph.tensor_log import Opaque, Operation, State
 from lab.records.graph import Plain
 from lab.records.operations import Checked
 
@@ -55,9 +55,9 @@ def _repeatable(call: Operation) -> bool:
 
 
 def _small(call: Operation) -> bool:
-    floats = [use for use in call.uses if use.state.dtype.is_floating_point]
+    floats = [use for use in call.uses if use.dtype.is_floating_point]
     return bool(floats) and all(
-        use.value is not None and use.state.shape.numel() <= _MOST_ELEMENTS and not (use.nan or use.infinite)
+        use.value is not None and use.shape.numel() <= _MOST_ELEMENTS and not (use.nan or use.infinite)
         for use in floats
     )
 
@@ -85,14 +85,14 @@ def _check(call: Operation, incoming: Plain, given: Plain) -> Iterator[Checked]:
 def check_custom(applied: list[tuple[type, Operation]], *, second: bool) -> Iterator[Checked]:
     """Functions with a backward in Python, on the recorded inputs: the derivative, and that of the derivative."""
     for function, call in applied[:6]:
-        floats = [use for use in call.uses if use.state.dtype.is_floating_point]
+        floats = [use for use in call.uses if use.dtype.is_floating_point]
         if not floats or not _small(call) or _opaque(call.args):
             continue
         with _quietly():
             yield from _check_custom(function, call, floats[0], second)
 
 
-def _check_custom(function: Any, call: Operation, use: Use, second: bool) -> Iterator[Checked]:
+def _check_custom(function: Any, call: Operation, use: State, second: bool) -> Iterator[Checked]:
     point = torch.tensor(use.value, dtype=torch.float64)
 
     def phi(x: torch.Tensor) -> torch.Tensor:
@@ -148,22 +148,20 @@ def _first(result: Any) -> torch.Tensor:
     return result[0] if isinstance(result, tuple) else result
 
 
-def _filled(values: Any, use: Use, x: torch.Tensor) -> Any:
+def _filled(values: Any, use: State, x: torch.Tensor) -> Any:
     """The arguments with ``x`` in place of ``use``, other tensors from their recorded values."""
     return type(values)(_value(v, use, x) for v in values)
 
 
-def _filled_names(values: dict[str, Any], use: Use, x: torch.Tensor) -> dict[str, Any]:
+def _filled_names(values: dict[str, Any], use: State, x: torch.Tensor) -> dict[str, Any]:
     return {name: _value(value, use, x) for name, value in values.items()}
 
 
-def _value(value: Any, use: Use, x: torch.Tensor) -> Any:
+def _value(value: Any, use: State, x: torch.Tensor) -> Any:
     if value is use:
         return x
-    if isinstance(value, Use):
-        return torch.tensor(
-            value.value, dtype=torch.float64 if value.state.dtype.is_floating_point else value.state.dtype
-        )
+    if isinstance(value, State):
+        return torch.tensor(value.value, dtype=torch.float64 if value.dtype.is_floating_point else value.dtype)
     if type(value) in (tuple, list):
         return _filled(value, use, x)
     return torch.float64 if value in (torch.float32, torch.float16, torch.bfloat16) else value

@@ -5,15 +5,15 @@ NOTE [ How a tensor is remembered ]
    which has the old state among its inputs. So the way from an input to a result is a walk over states.
 2. Nothing is kept alive: a state has a weak reference to its tensor. Small values are copied to plain numbers, large ones
    leave two flags (holds NaN, holds infinity).
-3. A copied value is good while the version counter stands still. A write through ``.data`` moves no counter: it moves
-   ``epoch``, after which every value is read again.
+3. A state is good while the version counter stands still. A write through ``.data`` moves no counter: it moves ``epoch``,
+   after which every tensor gets a new state.
 """
 
 from __future__ import annotations
 
 import cmath
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ MOST = 60_000
 
 @dataclass(eq=False, slots=True, repr=False)
 class State:
-    """One content of one tensor."""
+    """One content of one tensor. It never changes: another content is another state."""
 
     number: int
     reference: weakref.ref[torch.Tensor]
@@ -41,28 +41,21 @@ class State:
     is_leaf: bool
     version: int | None
     epoch: int
-    value: Plain = None
-    """The numbers of a small tensor."""
-    nan: bool = False
-    infinite: bool = False
     base: State | None = None
     """What it is a view of."""
+    elements: tuple[Any, ...] | None = None
+    """The numbers of a small tensor, in order: a flat tuple costs the garbage collector nothing."""
+    nan: bool = False
+    infinite: bool = False
 
     @property
     def finite(self) -> bool:
         return not (self.nan or self.infinite)
 
-
-@dataclass(eq=False, slots=True, repr=False)
-class Use:
-    """A state as an operation met it."""
-
-    state: State
-    value: Plain
-    nan: bool
-    infinite: bool
-    requires_grad: bool
-    version: int | None
+    @property
+    def value(self) -> Plain:
+        """The numbers of a small tensor as a nested list, a number for a scalar; else None."""
+        return None if self.elements is None else _nested(iter(self.elements), self.shape)
 
 
 class Opaque:
@@ -79,9 +72,10 @@ class Operation:
     line: int | None
     module: str | None
     args: tuple[Any, ...]
-    """Arguments with a ``Use`` for each tensor and ``Opaque`` for what is not kept."""
+    """Arguments with a ``State`` for each tensor and ``Opaque`` for what is not kept."""
     kwargs: dict[str, Any]
-    uses: tuple[Use, ...]
+    uses: tuple[State, ...]
+    """The tensors among them, as the operation met them."""
     results: tuple[State, ...] = ()
     written: tuple[State, ...] = ()
     plain_result: Any = None
@@ -108,17 +102,19 @@ class TensorLog:
         """What is known of ``tensor`` as it is now."""
         known = self._known.get(id(tensor))
         if known is None or known.reference() is not tensor:
-            known = self._new(tensor, None)
-        elif known.epoch != self.epoch or known.version != torch_private.version(tensor):
-            self._read(known, tensor)
-        return known
+            return self._new(tensor, None)
+        if (
+            known.epoch == self.epoch
+            and known.requires_grad == tensor.requires_grad
+            and known.version == torch_private.version(tensor)
+        ):
+            return known
+        return self._new(tensor, known.maker)
 
     def numbered(self, numbers: Iterable[int]) -> list[State]:
         """The states with these numbers."""
         wanted = set(numbers)
-        found = {
-            use.state.number: use.state for call in self.operations for use in call.uses if use.state.number in wanted
-        }
+        found = {use.number: use for call in self.operations for use in call.uses if use.number in wanted}
         made = {s.number: s for call in self.operations for s in (*call.results, *call.written) if s.number in wanted}
         return list((found | made | {s.number: s for s in self.living() if s.number in wanted}).values())
 
@@ -128,13 +124,13 @@ class TensorLog:
 
     def arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any], list[tuple[torch.Tensor, Use]]]:
+    ) -> tuple[tuple[Any, ...], dict[str, Any], list[tuple[torch.Tensor, State]]]:
         """(template of args, template of kwargs, the tensors in them with how they were met)."""
-        found: list[tuple[torch.Tensor, Use]] = []
+        found: list[tuple[torch.Tensor, State]] = []
         template = tuple([self._template(a, found, 2) for a in args])
-        return template, {k: self._template(v, found, 2) for k, v in kwargs.items()} if kwargs else {}, found
+        return template, {k: self._template(v, found, 2) for k, v in kwargs.items()} if kwargs else _NOTHING, found
 
-    def _template(self, value: Any, found: list[tuple[torch.Tensor, Use]], depth: int) -> Any:
+    def _template(self, value: Any, found: list[tuple[torch.Tensor, State]], depth: int) -> Any:
         kind = type(value)
         if kind in _PLAIN:
             return value
@@ -142,9 +138,8 @@ class TensorLog:
             if torch_private.is_wrapped(value):
                 return Opaque
             state = self.state(value)
-            use = Use(state, state.value, state.nan, state.infinite, state.requires_grad, state.version)
-            found.append((value, use))
-            return use
+            found.append((value, state))
+            return state
         if kind is slice:
             return value if all(type(v) in _PLAIN for v in (value.start, value.stop, value.step)) else Opaque
         if depth and kind in (tuple, list, torch.Size):
@@ -170,57 +165,50 @@ class TensorLog:
 
     def _new(self, tensor: torch.Tensor, maker: Operation | None) -> State:
         self._count += 1
+        shape = torch.Size(()) if tensor.is_nested or is_lazy(tensor) else tensor.shape
         state = State(
             self._count,
             weakref.ref(tensor),
             maker,
-            torch.Size(()) if tensor.is_nested or is_lazy(tensor) else tensor.shape,
+            shape,
             tensor.dtype,
             tensor.requires_grad,
             tensor.is_leaf,
-            None,
+            torch_private.version(tensor),
             self.epoch,
         )
         base = torch_private.base(tensor)
         if base is not None:
             state.base = self.state(base)
         self._known[id(tensor)] = state
-        self._read(state, tensor)
+        _read(state, tensor)
         return state
 
-    def _read(self, state: State, tensor: torch.Tensor) -> None:
-        """Bring the value and the flags of ``state`` up to date."""
-        state.version, state.epoch = torch_private.version(tensor), self.epoch
-        state.requires_grad, state.is_leaf = tensor.requires_grad, tensor.is_leaf
-        state.value, state.nan, state.infinite = None, False, False
-        if not is_readable(tensor) or is_lazy(tensor):
-            return
-        count = tensor.numel()
-        if count <= SMALL:
-            value = tensor.tolist()
-            if tensor.dtype in _EXACT:
-                state.value = value
-                return
-            total = _sum(value)
-            state.value = _plain(value) if tensor.is_complex() else value
-        elif tensor.dtype in _EXACT or (state.base is not None and state.base.finite):
-            return
-        else:
-            total = tensor.detach().sum().item()
-        if not cmath.isfinite(total):
-            bare = tensor.detach()
-            state.nan, state.infinite = bool(bare.isnan().any()), bool(bare.isinf().any())
+
+def _read(state: State, tensor: torch.Tensor) -> None:
+    """Copy a small value, and look for NaN and infinity."""
+    if not is_readable(tensor) or is_lazy(tensor):
+        return
+    exact = tensor.dtype in _EXACT
+    if tensor.numel() <= SMALL:
+        state.elements = tuple((tensor.reshape(-1) if tensor.dim() != 1 else tensor).tolist())
+        total = 0 if exact else sum(state.elements)
+    elif exact or (state.base is not None and state.base.finite):
+        return
+    else:
+        total = tensor.detach().sum().item()
+    if not cmath.isfinite(total):
+        bare = tensor.detach()
+        state.nan, state.infinite = bool(bare.isnan().any()), bool(bare.isinf().any())
 
 
+def _nested(elements: Iterator[Any], shape: Sequence[int]) -> Plain:
+    if not shape:
+        value = next(elements)
+        return str(value) if isinstance(value, complex) else value
+    return [_nested(elements, shape[1:]) for _ in range(shape[0])]
+
+
+_NOTHING: dict[str, Any] = {}
 _PLAIN = {int, float, bool, str, type(None), complex, torch.dtype, torch.device, type(Ellipsis), torch.memory_format}
 _EXACT = {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool}
-
-
-def _sum(value: Any) -> Any:
-    if type(value) is not list:
-        return value
-    return sum(value) if not value or type(value[0]) is not list else sum(map(_sum, value))
-
-
-def _plain(value: Any) -> Plain:
-    return [_plain(v) for v in value] if isinstance(value, list) else str(value)

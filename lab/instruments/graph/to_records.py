@@ -121,6 +121,7 @@ def _saved(slot: Slot, owner: Seen) -> Saved:
         changed_line=line,
         changed_by=operation,
         freed_line=slot.freed_by[1] if slot.freed_by else None,
+        freed_moment=slot.freed_by[2] if slot.freed_by else None,
         freed_by=slot.freed_by[0] if slot.freed_by else "",
     )
 
@@ -171,6 +172,8 @@ def cut_records(trace: ProgramTrace, reaches: Callable[[State], bool]) -> tuple[
             cut.module,
             cut.state is not None and reaches(cut.state),
             cut.number,
+            cut.state.number if cut.state else None,
+            cut.source.number if cut.source else None,
         )
         for cut in trace.cuts.kept.values()
     )

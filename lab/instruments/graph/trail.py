@@ -56,14 +56,14 @@ class Trail:
 
     def reach(self, roots: Iterable[State]) -> None:
         """These are losses: what they were made from reaches a loss."""
-        self._reaching |= {state.number for state in _behind(roots, 50_000, through_leaves=False)}
+        self._reaching |= {state.number for state in states_behind(roots, 50_000, through_leaves=False)}
 
     def reaches(self, state: State) -> bool:
         return state.number in self._reaching
 
     def made(self) -> tuple[Made, ...]:
         """The states that were wanted, and those behind them, nearest first where there are too many."""
-        kept = {state.number: state for state in _behind(self._wanted, MOST_MADE)}
+        kept = {state.number: state for state in states_behind(self._wanted, MOST_MADE)}
         return tuple(self._made(kept[number]) for number in sorted(kept))
 
     def _made(self, state: State) -> Made:
@@ -100,7 +100,7 @@ class Trail:
             moment=write.moment,
             line=write.line,
             operation=write.operation,
-            name=(write.leaf.label if write.leaf else "") or self.name(write.use.state) or self.name(write.state),
+            name=(write.leaf.label if write.leaf else "") or self.name(write.use) or self.name(write.state),
             module=write.module,
             caller=write.caller,
             storage=write.storage,
@@ -149,7 +149,7 @@ class Trail:
         known = {s.number for s in self._recorder.tensors.living()}
         bad = {state.number}
         for call in self._recorder.tensors.operations[(state.maker.number if state.maker else 0) + 1 :]:
-            if any(use.state.number in bad for use in call.uses):
+            if any(use.number in bad for use in call.uses):
                 if call.plain_result is not None and not is_finite(call.plain_result):
                     return True
                 bad |= {s.number for s in (*call.results, *call.written) if s.nan or s.infinite}
@@ -187,12 +187,12 @@ class Trail:
 def inputs_of(state: State) -> Iterator[State]:
     """What ``state`` was made from: the operands of its maker, and what it is a view of."""
     if state.maker is not None:
-        yield from (use.state for use in state.maker.uses)
+        yield from state.maker.uses
     elif state.base is not None:
         yield state.base
 
 
-def _behind(states: Iterable[State], most: int, *, through_leaves: bool = True) -> Iterator[State]:
+def states_behind(states: Iterable[State], most: int, *, through_leaves: bool = True) -> Iterator[State]:
     """``states`` and everything behind them, breadth first; a leaf was written by optimizers, which is no way of gradients."""
     known, todo = set(), list(states)
     for state in todo:  # grows while it is walked

@@ -5,7 +5,8 @@ NOTE How a gap is measured.
 2. "Alone": one module in train mode, every other one in eval mode. "Together": all in train mode.
 3. The gap is the root mean square distance to the reference over that of the reference, over ``repeats`` random seeds.
 4. The fused path of transformer layers is off: in eval mode it passes over the layers inside, whatever their mode.
-5. Buffers and modes are put back after each run, so no measurement sees the statistics that another one moved.
+5. Buffers, modes and numbers kept as attributes are put back after each run, so no measurement sees what another one moved.
+6. A module that ran and is no submodule is out of reach for eval(); a second forward tells whether it is made anew.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import nn
 
+from lab.instruments.modes.state import ModelState
+from lab.instruments.modes.traits import holder, idle_dropouts, initial_shares, kept_in_eval, nonfinite_buffers
 from lab.instruments.modes.watch import ModeWatch
-from lab.records.modes_models import ModelScan, ModuleRow
+from lab.records.modes_models import Ignorer, ModelScan, ModuleRow
 
 MOST_MODULES = 300
 
@@ -28,6 +32,7 @@ def scan_modes(
 ) -> ModelScan:
     """Scan ``model``; ``forward`` runs it once and returns its output. Leaves modes, buffers and generators as they were."""
     modes = {id(module): module.training for module in model.modules()}
+    shares, nonfinite = tuple(initial_shares(model)), tuple(nonfinite_buffers(model))
     readers = [(path, m) for path, m in model.named_modules() if reads_training(type(m))]
     with torch.no_grad(), _put_back(model):
         calls = _count_calls([m for _, m in readers], model, forward, seed)
@@ -36,11 +41,17 @@ def scan_modes(
         eval_spread = _gap(_output(model, forward, seed + 1), reference)
         with ModeWatch(file, device) as watch:
             _output(model, forward, seed)
+        ignoring = _unregistered(model, watch, lambda: _output(model, forward, seed))
+        state = ModelState(model)
+        _output(model, forward, seed, put_back=False)
+        changed = state.changes()
+        state.restore()
         rows = [
             _module_row(model, path, module, forward, reference, seed, repeats, calls[id(module)], modes[id(module)])
             for path, module in readers[:MOST_MODULES]
         ]
         model.train()
+        kept = kept_in_eval(model)
         together = [_output(model, forward, seed + i) for i in range(max(repeats, 2))]
     return ModelScan(
         modules=tuple(rows),
@@ -51,9 +62,33 @@ def scan_modes(
         gap_together=_mean_gap(together, reference),
         eval_spread=eval_spread,
         train_spread=_gap(together[1], together[0]),
-        ignoring=tuple(dict.fromkeys(watch.found)),
+        ignoring=tuple(dict.fromkeys(ignoring)),
         output_size=reference.numel(),
+        changed_in_eval=changed,
+        kept_in_eval=kept,
+        idle_dropouts=tuple(idle_dropouts(model)),
+        initial_shares=shares,
+        nonfinite=nonfinite,
     )
+
+
+def _unregistered(model: nn.Module, watch: ModeWatch, again: Callable[[], torch.Tensor]) -> list[Ignorer]:
+    """The calls that ignored eval(), with what is known of those whose module is no submodule."""
+    known = {id(module) for module in model.modules()}
+    strangers = {id(module) for module in watch.modules if module is not None and id(module) not in known}
+    if not strangers:
+        return watch.found
+    with ModeWatch(watch.file, watch.device) as second:
+        again()
+    met_again = {
+        id(module) for module in second.modules
+    }  # watch.modules keeps the first ones alive: no id is used twice
+    return [
+        replace(call, registered=False, held=holder(model, module), made_anew=id(module) not in met_again)
+        if module is not None and id(module) in strangers
+        else call
+        for call, module in zip(watch.found, watch.modules, strict=True)
+    ]
 
 
 def reads_training(kind: type) -> bool:
@@ -80,11 +115,11 @@ def _module_row(
 ) -> ModuleRow:
     model.eval()
     module.training = True  # this one only: train() would take its children along
-    before, outputs, moved = [buffer.clone() for buffer in model.buffers()], [], False
+    state, outputs, moved = ModelState(model), [], False
     for i in range(repeats):
         outputs.append(_output(model, forward, seed + i, put_back=False))
-        moved |= any(not torch.equal(old, now) for old, now in zip(before, model.buffers(), strict=True))
-        _restore(model.buffers(), before)
+        moved |= any(change.kind == "buffer" for change in state.changes())
+        state.restore()
     module.training = False
     kind, gap = type(module).__name__, _mean_gap(outputs, reference)
     return ModuleRow(path or "(the model)", kind, training, calls, gap, moved, _setting(module))
@@ -97,22 +132,17 @@ def _setting(module: nn.Module) -> str:
 
 def _output(model: nn.Module, forward: Callable[[], torch.Tensor], seed: int, put_back: bool = True) -> torch.Tensor:
     torch.manual_seed(seed)
-    before = [buffer.clone() for buffer in model.buffers()] if put_back else []
+    state = ModelState(model) if put_back else None
     output = forward().detach().double()
-    if put_back:
-        _restore(model.buffers(), before)
+    if state:
+        state.restore()
     return output
-
-
-def _restore(buffers: Iterator[torch.Tensor], values: list[torch.Tensor]) -> None:
-    for buffer, value in zip(buffers, values, strict=True):
-        buffer.copy_(value)
 
 
 @contextlib.contextmanager
 def _put_back(model: nn.Module) -> Iterator[None]:
     modes = [(module, module.training) for module in model.modules()]
-    buffers, fused = [buffer.clone() for buffer in model.buffers()], torch.backends.mha.get_fastpath_enabled()
+    state, fused = ModelState(model), torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     with torch.random.fork_rng():
         try:
@@ -121,7 +151,7 @@ def _put_back(model: nn.Module) -> Iterator[None]:
             torch.backends.mha.set_fastpath_enabled(fused)
             for module, mode in modes:
                 module.training = mode
-            _restore(model.buffers(), buffers)
+            state.restore()
 
 
 def _count_calls(

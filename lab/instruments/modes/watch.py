@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from lab.instruments.describing.modules import ModulePath
@@ -28,7 +29,9 @@ class ModeWatch(TorchFunctionMode):
     def __init__(self, file: str, device: str) -> None:
         super().__init__()
         self.found: list[Ignorer] = []
-        self._file, self._device, self._path = file, device, ModulePath()
+        self.modules: list[nn.Module | None] = []
+        """In whose forward each of them ran."""
+        self.file, self.device, self._path = file, device, ModulePath()
 
     def __enter__(self) -> ModeWatch:
         self._path.__enter__()
@@ -50,16 +53,17 @@ class ModeWatch(TorchFunctionMode):
         uses_batch = func in _NORMS and argument in ("training=True", "use_input_stats=True")
         if (random or uses_batch) and len(self.found) < MOST:
             kind = "random" if random else "batch statistics"
+            self.modules.append(self._path.module())
             self.found.append(Ignorer(_name(func), argument, self._path.current() or "", self._line(), kind))
         return result
 
     def _random_state(self) -> torch.Tensor:
-        return torch.cuda.get_rng_state() if self._device == "cuda" else torch.get_rng_state()
+        return torch.cuda.get_rng_state() if self.device == "cuda" else torch.get_rng_state()
 
     def _line(self) -> int | None:
         frame = sys._getframe(2)
         while frame is not None:
-            if frame.f_code.co_filename == self._file:
+            if frame.f_code.co_filename == self.file:
                 return frame.f_lineno
             frame = frame.f_back
         return None

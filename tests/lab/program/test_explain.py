@@ -78,3 +78,33 @@ def test_rows_of_a_page_come_first_and_may_read_its_record() -> None:
     assert explain_fault(ended, rows=[row], record="it").explanation == "it knows"
     assert explain_fault(ended, rows=[row]).explanation == "plain"
     assert explain_fault(ended).explanation.startswith("The name is not defined")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (
+            "emb = nn.Embedding(5, 2, sparse=True)\nopt = torch.optim.Adam(emb.parameters())\nemb(torch.tensor([1])).sum().backward()\nopt.step()\n",
+            "sparse=True",
+        ),
+        (
+            "emb = nn.Embedding(5, 2, sparse=True)\nemb(torch.tensor([1])).sum().backward()\nnn.utils.clip_grad_norm_(emb.parameters(), 1.0)\n",
+            "cannot take the norm",
+        ),
+        (
+            "def f(row):\n    table = torch.zeros(2, 3)\n    table[0] = row\n    return table\ntorch.func.vmap(f)(torch.ones(2, 3))\n",
+            "batch dimension",
+        ),
+        ("torch.zeros(3).add_(torch.ones(2, 3))\n", "keeps the shape"),
+        (
+            "net = nn.Sequential(nn.Linear(2, 3), nn.Linear(4, 1))\nnet(torch.ones(5, 2))\n",
+            "raised in 1 (Linear), which got [5, 3]",
+        ),
+    ],
+)
+def test_sparse_gradients_vmap_and_modules_are_explained(code: str, said: str) -> None:
+    assert said in explained(code).explanation
+
+
+def test_an_error_outside_of_modules_names_none() -> None:
+    assert "raised in" not in explained("torch.ones(2, 3) @ torch.ones(4, 5)\n").explanation

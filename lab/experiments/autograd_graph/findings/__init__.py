@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 
-from lab.contract import Finding, by_level
-from lab.experiments.autograd_graph.faults import explain_pass, explain_refused
+from lab.contract import Edit, Finding, by_level
+from lab.experiments.autograd_graph.faults import explain as explain_error
 from lab.experiments.autograd_graph.findings import custom, facts, in_place, no_path, not_finite, training, zeros
 from lab.experiments.autograd_graph.findings.record import Record, on_line, short, site
+from lab.experiments.autograd_graph.findings.tested import with_trial
 from lab.experiments.autograd_graph.schema import Result
 
 MOST = 5
@@ -15,9 +17,28 @@ MOST = 5
 
 def explain(result: Result) -> tuple[Finding, ...]:
     """At most ``MOST`` things to notice, the most important first."""
+    return tuple(with_trial(finding, result) for finding in _found(result))
+
+
+def candidates(result: Result) -> tuple[tuple[Edit, ...], ...]:
+    """Repairs that are worth a trial, the most important first."""
+    return tuple(finding.edits for finding in _found(result) if finding.edits)
+
+
+def _found(result: Result) -> list[Finding]:
     record = Record(result)
-    found = [finding for look in _LOOKS for finding in look(record)]
-    return tuple(by_level(found)[:MOST])
+    found = [finding for look in _LOOKS for finding in _seen(look, record)]
+    return list(by_level(found)[:MOST])
+
+
+def _seen(look: Callable[[Record], Iterator[Finding]], record: Record) -> list[Finding]:
+    """What one look finds. A look that fails is silent: the others are still true."""
+    found: list[Finding] = []
+    try:
+        found += look(record)
+    except Exception:
+        logging.getLogger(__name__).exception("%s failed", look.__name__)
+    return found
 
 
 def _fault(record: Record) -> Iterator[Finding]:
@@ -26,9 +47,7 @@ def _fault(record: Record) -> Iterator[Finding]:
     if fault is None:
         return
     text, evidence, edits = fault.explanation or short(fault.message), {"message": short(fault.message)}, ()
-    why = explain_pass(record, fault.message, fault.line) or explain_refused(
-        record, fault.type, fault.message, fault.line
-    )
+    why = explain_error(record, fault.type, fault.message, fault.line)
     if why is not None:
         text, evidence, edits = why.text, why.evidence or evidence, why.edits
     yield Finding(
@@ -47,7 +66,7 @@ def _by_lab_would_fail(record: Record) -> Iterator[Finding]:
     result = record.result
     for run in result.passes:
         if run.error and run.by == "lab":
-            why = explain_pass(record, run.error, None)
+            why = explain_error(record, "RuntimeError", run.error, None)
             line = next((s.changed_line for _, s in in_place.overwritten_slots(result.nodes)), None)
             title = f"backward from {result.root} would fail"
             if why is None:
@@ -78,7 +97,7 @@ def _caught(record: Record) -> Iterator[Finding]:
     for message, line, call, kind in events:
         if fault is not None and message[:100] == fault.message[:100] and line == fault.line:
             continue
-        why = explain_pass(record, message, line) or explain_refused(record, kind, message, line)
+        why = explain_error(record, kind, message, line)
         if why is None or why.text in told:
             continue
         told.add(why.text)
@@ -107,11 +126,14 @@ _LOOKS: tuple[Callable[[Record], Iterator[Finding]], ...] = (
     in_place.written_through_data,
     training.stepped_without_gradient,
     training.clipped_after_step,
+    training.optimizer_of_others,
     training.frozen_by_load,
     training.broadcast_loss,
     training.gradcheck_in_single_precision,
     training.scatter_twice,
+    training.imaginary_dropped,
     training.growing_history,
+    training.kept_in_a_total,
     training.hooks,
     _caught,
     no_path.switches_without_effect,
@@ -128,6 +150,7 @@ _LOOKS: tuple[Callable[[Record], Iterator[Finding]], ...] = (
     facts.frozen,
     facts.custom,
     facts.recomputed,
+    facts.slow_path,
     facts.by_lab,
     facts.kept,
     facts.order,

@@ -63,7 +63,7 @@ def _carried(record: Record, run: Pass, freed: Node) -> Node | None:
             continue
         known.add(node)
         here = record.nodes.get(node)
-        if here is not None and node != run.root and any(s.freed_line for s in here.saved):
+        if here is not None and any(s.freed_moment is not None and s.freed_moment < run.moment for s in here.saved):
             return here
         todo += record.parents.get(node, [])
     return freed

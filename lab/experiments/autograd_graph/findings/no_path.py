@@ -12,24 +12,29 @@ from lab.experiments.autograd_graph.findings.record import (
     Explained,
     Record,
     bare,
+    flat,
     module_words,
     on_line,
     site,
     tensor_words,
     words,
 )
-from lab.records.graph import Named, Pass
+from lab.records.graph import Cut, Named, Pass
 from lab.records.operations import Made, Refused
 
 _COPIES = ("tensor", "as_tensor", "asarray", "from_numpy")
+OUTSIDE = -1
+"""Number of a content that was outside torch."""
 _INTEGERS = ("int", "bool")
 
 
 def break_of(record: Record, states: tuple[int, ...] | list[int]) -> tuple[Made, Made | None] | None:
     """(where the history was lost, what it was lost from) on the way to ``states``, nearest to them."""
     for made in record.behind(states):
-        if made.requires_grad:
-            continue
+        if made.requires_grad or (
+            made.is_leaf and made.operation.endswith("_") and made.operation not in ("detach_", "__get__")
+        ):
+            continue  # a parameter that was initialised or stepped
         source = next((record.made[i] for i in made.inputs if i in record.made and record.made[i].requires_grad), None)
         if source is not None:
             return made, source
@@ -40,19 +45,20 @@ def break_of(record: Record, states: tuple[int, ...] | list[int]) -> tuple[Made,
 
 
 def _left_torch(record: Record, made: Made) -> Made | None:
-    """A tensor built from a plain number that ``item`` or ``tolist`` had taken out of the graph: the numbers are the same."""
-    if made.operation not in _COPIES or made.inputs or made.value is None:
+    """What a tensor without inputs was built from outside torch: a number or values that a cut had taken out of the graph."""
+    elements = flat(made.value)
+    if made.inputs or made.operation not in ("", *_COPIES) or not elements:
         return None
     for cut in record.result.cuts:
-        if (
-            cut.reason == "leaves torch"
-            and cut.line
-            and made.line
-            and cut.line <= made.line
-            and cut.number == made.value
-        ):
+        left = record.made.get(cut.state) if cut.state is not None else None
+        number = flat(cut.number)
+        same = (number is not None and set(number) <= set(elements)) or (
+            left is not None and flat(left.value) == elements
+        )
+        if cut.line and same and (made.line is None or cut.line <= made.line):
+            source = record.made.get(cut.source_state) if cut.source_state is not None else None
             return Made(
-                -1, cut.target or cut.source, cut.operation, cut.line, cut.module, (), "", True, False, True, False, (), cut.number, False, False,
+                OUTSIDE, cut.source or (source.name if source else ""), cut.operation, cut.line, cut.module, (), "", True, False, True, False, (), cut.number, False, False,
             )  # fmt: skip
     return None
 
@@ -61,13 +67,10 @@ def why_cut(record: Record, made: Made, source: Made | None) -> tuple[str, str, 
     """(what cut it, what to do, the edit) for an operation whose input required gradients and whose result does not."""
     operation, line = bare(made.operation), made.line
     here = f"{operation}{on_line(line)}{module_words(made.module)}"
-    if source is not None and source.state == -1:
-        text = f"{source.operation}(){on_line(source.line)} took a plain number out of torch, and {here} starts anew from it"
-        return (
-            text,
-            "Keep the tensor itself on the way to the loss.",
-            _unwrapped(record, source.line, f".{source.operation}()"),
-        )
+    if source is not None and source.state == OUTSIDE:
+        begun = here if made.operation else tensor_words(made)
+        text = f"{source.operation}(){on_line(source.line)} took the values out of the graph, and {begun} starts anew from them"
+        return text, "Keep the tensor itself on the way to the loss.", _kept_in_torch(record, source, made)
     if operation in ("detach", "data", "detach_"):
         return (
             f"{here} gives the values without the history",
@@ -79,6 +82,18 @@ def why_cut(record: Record, made: Made, source: Made | None) -> tuple[str, str, 
             f"{here} copies the values and leaves the history behind",
             "Keep the tensor itself.",
             _uncopied(record, line),
+        )
+    if operation in ("grad", "backward") and made.grad_enabled:
+        text = record.text(line).rstrip()
+        edits = (
+            (Edit(line, record.text(line), f"{text[:-1]}, create_graph=True)"),)
+            if line and text.endswith(")") and "grad(" in text
+            else ()
+        )
+        return (
+            f"{here} was called without create_graph, so the gradient that it returned has no history",
+            "Call it with create_graph=True where the gradient is differentiated again.",
+            edits,
         )
     if made.inference:
         return f"{here} ran in inference mode", "Compute what is to be trained outside the mode.", ()
@@ -110,6 +125,17 @@ def _switched_off(record: Record, made: Made) -> int | None:
 def _unwrapped(record: Record, line: int | None, call: str) -> tuple[Edit, ...]:
     text = record.text(line)
     return (Edit(line, text, text.replace(call, "")),) if line and text.count(call) == 1 else ()
+
+
+def _kept_in_torch(record: Record, source: Made, made: Made) -> tuple[Edit, ...]:
+    """``item()`` left out, and ``torch.tensor`` of its numbers replaced by the tensor, or by a stack of the tensors."""
+    first = _unwrapped(record, source.line, ".item()") if source.operation == "item" else ()
+    text = record.text(made.line)
+    several = bool(flat(made.value)) and len(made.shape) == 1
+    second = _uncopied(record, made.line) if not several else ()
+    if several and made.line and text.count("torch.tensor(") == 1:
+        second = (Edit(made.line, text, text.replace("torch.tensor(", "torch.stack(")),)
+    return (*first, *second) if first and second and source.line != made.line else ()
 
 
 def _uncopied(record: Record, line: int | None) -> tuple[Edit, ...]:
@@ -145,13 +171,13 @@ def explain_no_graph(
     lost = f" {source.name}" if source is not None and source.name else ""
     follow = f", so {what} has no graph" if what else ""
     sites: tuple[Site, ...] = ()
-    if source is not None and source.state == -1:
+    if source is not None and source.state == OUTSIDE:
         sites = site(source.line, "cut here", source.name)
     else:
         switch = None if made.grad_enabled or made.inference else _switched_off(record, made)
         sites = site(made.line, "cut here", made.name or lost.strip(), "requires gradients", "no history")
         sites += site(switch, "gradients off from here") if switch != made.line else ()
-    sites += site(made.line, "starts anew here", name) if source is not None and source.state == -1 else ()
+    sites += site(made.line, "starts anew here", name) if source is not None and source.state == OUTSIDE else ()
     sites += site(fails_on, "fails here", call) if fails_on and fails_on != made.line else ()
     evidence = {
         "operation": bare(made.operation),
@@ -166,7 +192,6 @@ def _nothing_required(
 ) -> Explained:
     """No tensor behind ``states`` requires gradients."""
     leaves = [m for m in record.behind(states) if not m.inputs and m.dtype.startswith(("float", "bfloat", "complex"))]
-    parameters = [m for m in leaves if not m.operation and m.name]
     off = next((m for m in record.behind(states) if m.inputs and not m.grad_enabled), None)
     if off is not None and any(t.requires_grad for t in record.result.tensors):
         text, repair, _ = why_cut(record, off, None)
@@ -179,7 +204,8 @@ def _nothing_required(
             sites + site(fails_on, "fails here", call),
             {"operation": bare(off.operation)},
         )
-    frozen = [m for m in parameters if any(t.name == m.name and not t.requires_grad for t in record.result.tensors)]
+    parameters = {t.name for t in record.result.tensors if t.is_parameter and not t.requires_grad}
+    frozen = list({m.name: m for m in record.behind(states) if m.name in parameters}.values())
     born = [m for m in leaves if m.operation and m.line and m.name] or [m for m in leaves if m.operation and m.line]
     if frozen:
         names = ", ".join(m.name for m in frozen[:3])
@@ -295,9 +321,16 @@ def result_read_for_grad(record: Record) -> Iterator[Finding]:
     text = f".grad is filled for leaves only, and reading it from a result gives None and a warning.{where}{passed}"
     sites = site(asked.line, "read here", name) + site(first.line if first else None, "result since here", name)
     sites += site(run.line if run else None, "passed through here", name)
+    born = bool(first and re.search(r"requires_grad=True\)\s*[.*+/-]", record.text(first.line)))
+    repair = (
+        f"The leaf behind {name} has no name: make the tensor first, then call requires_grad_() on what is to be trained."
+        if born
+        else f"Call retain_grad() on {name} before backward, or make the leaf last."
+    )
     edits: tuple[Edit, ...] = ()
     if (
         first
+        and not born
         and run
         and run.line
         and first.name.isidentifier()
@@ -307,7 +340,7 @@ def result_read_for_grad(record: Record) -> Iterator[Finding]:
     evidence = {"results without .grad": sum(not t.is_leaf for t in record.result.tensors)}
     yield Finding(
         level="surprise", title=".grad of a result is None", text=text, evidence=evidence, line=asked.line,
-        repair=f"Call retain_grad() on {name} before backward, or make the leaf last.", sites=sites, edits=edits,
+        repair=repair, sites=sites, edits=edits,
     )  # fmt: skip
 
 
@@ -318,7 +351,8 @@ def read_for_grad(record: Record, line: int | None) -> list[Named]:
 
 
 def _operation_of(record: Record, named: Named) -> str:
-    return re.sub(r"Backward\d*$", "", named.grad_fn).lower() or "an operation"
+    node = record.nodes.get(named.node) if named.node is not None else None
+    return node.label if node else re.sub(r"Backward\d*$", "", named.grad_fn) or "an operation"
 
 
 def explain_none_gradient(record: Record, message: str, line: int | None) -> Explained | None:
@@ -371,7 +405,10 @@ def unused_leaves(record: Record) -> Iterator[Finding]:
         return
     names = ", ".join(t.name for t in missing[:4]) + ("…" if len(missing) > 4 else "")
     one = len(missing) == 1
-    cut = next((c for c in result.cuts if c.source and c.source == missing[0].name), None)
+    cut = _cut_after(record, missing[0])
+    held = {p for step in result.steps for p in step.parameters}
+    if cut and cut.reason in ("no_grad", "inference_mode") and not any(t.name in held for t in missing):
+        return  # a network that is only read, such as a target or a teacher
     line = cut.line if cut else missing[0].line
     how = f" It was used, but {cut.operation}{on_line(cut.line)} took it out of the graph." if cut else ""
     text = f"{names} require{'s' if one else ''} gradients, but no operation on the way to the result used {'it' if one else 'them'}, so .grad stays None.{how}"
@@ -382,6 +419,15 @@ def unused_leaves(record: Record) -> Iterator[Finding]:
         level="warning", title=f"{names}: .grad is None", text=text, evidence={"leaves without a gradient": len(missing)}, line=line,
         repair="Use the tensor in the loss, or leave it out of the optimizer.", sites=sites,
     )  # fmt: skip
+
+
+def _cut_after(record: Record, leaf: Named) -> Cut | None:
+    """The cut that the leaf, or a result of it, went through."""
+    for cut in record.result.cuts:
+        behind = record.behind([cut.source_state]) if cut.source_state is not None else ()
+        if cut.source == leaf.name or any(m.is_leaf and m.name == leaf.name for m in behind):
+            return cut
+    return None
 
 
 # Switches.

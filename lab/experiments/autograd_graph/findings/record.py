@@ -165,8 +165,10 @@ _BARE = {
 
 
 def module_words(module: str | None) -> str:
-    """ " in net.1 (Sigmoid)", or empty."""
-    return f" in {module}" if module else ""
+    """ " in module 1 (Sigmoid)", or empty."""
+    if not module:
+        return ""
+    return f" in {module.strip('()')}" if module.startswith("(") else f" in module {module}"
 
 
 def numbers(value: Plain) -> Iterator[float]:
@@ -215,9 +217,16 @@ def words(value: Plain) -> str:
             else "a tensor"
         )
     if isinstance(value, list):
+        elements = flat(value)
+        if elements is not None and len(elements) > 8 and any(isinstance(v, list) for v in value):
+            return f"a tensor {_shape(value)} of norm {number_text(math.sqrt(sum(v * v for v in elements)))}"
         shown = [words(item) for item in value[:4]]
         return f"({', '.join(shown)}{', …' if len(value) > 4 else ''})"
     return number_text(float(value)) if isinstance(value, (int, float)) else str(value)
+
+
+def _shape(value: Plain) -> list[int]:
+    return [len(value), *(_shape(value[0]) if value else [])] if isinstance(value, list) else []
 
 
 def short(message: str) -> str:

@@ -27,6 +27,9 @@ def accumulated(record: Record) -> Iterator[Finding]:
     clears = record.result.cleared
     for run, steps in record.own_passes()[1:]:
         summed = [s for s in steps if s.before is not None and s.after is not None and not is_zero(s.before)]
+        owned = {p for s in record.result.steps for p in s.parameters}
+        summed = [s for s in summed if record.nodes[s.node].label != "leaf"]
+        summed.sort(key=lambda s: record.nodes[s.node].label not in owned)
         if not summed:
             continue
         step = summed[0]
@@ -39,7 +42,6 @@ def accumulated(record: Record) -> Iterator[Finding]:
         if len(names) > 1:
             text += f" The same holds for {len(names) - 1} other leaves."
         others = {c.leaf for c in clears} - set(names)
-        owned = {p for s in record.result.steps for p in s.parameters}
         if owned and name not in owned and others:
             text += f" The optimizer does not hold {name}, so its zero_grad() clears other leaves only."
         between = [m for m in steps_at if m <= run.moment]
@@ -151,6 +153,72 @@ def frozen_by_load(record: Record) -> Iterator[Finding]:
             sites=sites,
         )
         return
+
+
+def optimizer_of_others(record: Record) -> Iterator[Finding]:
+    """An optimizer none of whose parameters ever got a gradient, while a pass brought gradients to others."""
+    steps = record.result.steps
+    if (
+        not steps
+        or record.result.fault
+        or any(len(s.without_gradient) < len(s.parameters) or not s.parameters for s in steps)
+    ):
+        return
+    held = set(steps[0].parameters)
+    cleared = {c.leaf for c in record.result.cleared}
+    reached = [record.nodes[s.node].label for _, passed in record.own_passes() for s in passed if s.after is not None]
+    if cleared & held or not reached or set(reached) & held:
+        return
+    built = next((n for n, text in enumerate(record.lines, 1) if f"{steps[0].optimizer}(" in text), None)
+    shown, others = ", ".join(steps[0].parameters[:3]), ", ".join(dict.fromkeys(reached[:3]))
+    text = (
+        f"{steps[0].optimizer}{on_line(built)} holds {shown}, and backward brought gradients to {others} only: step(){on_line(steps[0].line)} found "
+        f".grad None for all {len(held)} of its parameters, so nothing moved."
+    )
+    sites = site(built, "built for other parameters", shown) + site(
+        steps[0].line, "steps here without gradients", steps[0].optimizer
+    )
+    yield Finding(
+        level="warning",
+        title="The optimizer holds other parameters than the loss trains",
+        text=text,
+        evidence={"parameters held": len(held), "of them with a gradient": 0},
+        line=built or steps[0].line,
+        repair="Give the optimizer the parameters of the network in the loss.",
+        sites=sites,
+    )
+
+
+def kept_in_a_total(record: Record) -> Iterator[Finding]:
+    """A running total of losses that keeps the graph of every step."""
+    roots = {state for run in record.result.passes for state in run.roots}
+    for made in reversed(record.result.made):
+        chain, at = [], made
+        while (
+            at is not None
+            and bare(at.operation) in ("add", "add_", "+=", "iadd")
+            and at.line == made.line
+            and len(at.inputs) >= 2
+        ):
+            if at.inputs[1] not in roots:
+                break
+            chain.append(at)
+            at = record.made.get(at.inputs[0])
+        if len(chain) >= 2 and made.requires_grad and not made.is_leaf:
+            name = made.name or "the total"
+            if made.state in roots:
+                return
+            text = f"{name}{on_line(made.line)} adds up {len(chain) + 1} losses with their graphs: none of these graphs can be let go while {name} lives, and it grows with every step."
+            yield Finding(
+                level="warning",
+                title=f"{name} keeps the graph of every step",
+                text=text,
+                evidence={"losses added": len(chain) + 1},
+                line=made.line,
+                repair="Add plain numbers: total += loss.item().",
+                sites=site(made.line, "kept here", name),
+            )
+            return
 
 
 # Hooks.
@@ -332,6 +400,17 @@ def gradcheck_in_single_precision(record: Record) -> Iterator[Finding]:
         repair="Give it float64 inputs.",
         sites=site(warned.line, "checked in float32 here", "gradcheck"),
     )
+
+
+def imaginary_dropped(record: Record) -> Iterator[Finding]:
+    """A complex tensor cast to a real one."""
+    warned = next((w for w in record.result.warned if "discards the imaginary part" in w.text), None)
+    if warned:
+        text = f"The cast{on_line(warned.line)} keeps the real part only: the imaginary part is dropped, and no gradient comes back to it."
+        yield Finding(
+            level="warning", title="The imaginary part is dropped", text=text, evidence={"kept": "real part"}, line=warned.line,
+            repair="Say which part is meant: .real, .abs() or torch.view_as_real.", sites=site(warned.line, "imaginary part dropped here"),
+        )  # fmt: skip
 
 
 def scatter_twice(record: Record) -> Iterator[Finding]:

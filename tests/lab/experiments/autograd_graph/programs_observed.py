@@ -775,6 +775,42 @@ del y
 z = x + 1
 print(r() is None)
 
+## the last result dies with its name
+import weakref
+x = torch.ones(3, requires_grad=True)
+y = x.exp()
+r = weakref.ref(y)
+del y
+print(r() is None)
+
+## a graph in a function is gone after it
+import weakref
+class Token:
+    pass
+def f(x):
+    y = x.sigmoid()
+    y.token = Token()
+    refs.append(weakref.ref(y.token))
+    return (y * y).sum().item()
+refs = []
+f(torch.ones(2, requires_grad=True))
+print(refs[0]() is None)
+
+## hooks and cleared gradients
+x = torch.ones(2, requires_grad=True)
+y = x * 2
+handle = y.register_hook(lambda g: g * 3)
+y.retain_grad()
+y.sum().backward()
+print(x.grad, y.grad, type(handle).__name__)
+handle.remove()
+x.grad = None
+opt = torch.optim.SGD([x], lr=0.1)
+(x * 2).sum().backward()
+opt.step()
+opt.zero_grad()
+print(x, x.grad)
+
 ## a saved tensor dies with backward
 import gc, weakref
 x = torch.ones(3, requires_grad=True)

@@ -15,7 +15,7 @@ from components.memory_timeline.charts import memory as charts
 from components.memory_timeline.timeline import memory_view
 from components.memory_timeline.timeline.scene import phase_text, short
 from lab.quantities import bytes_text, seconds_text
-from lab.records.memory import CATEGORY_TEXTS, Curve, MemoryResult, Owner, Prediction, Run, SavedTensor
+from lab.records.memory import CATEGORY_TEXTS, Curve, Extrapolation, MemoryResult, Owner, Prediction, Run, SavedTensor
 
 VIEWS = {
     "timeline": "Timeline",
@@ -68,6 +68,10 @@ def choose_view(key: str) -> str:
 
 def draw_view(view: str, result: MemoryResult, key: str, presenter: bool) -> None:
     """Headline numbers, then the one figure of the view."""
+    if not result.timeline.index and result.extrapolation:
+        _headline(result, key)
+        _first_answer(result, result.extrapolation, key)
+        return
     if not result.timeline.index:
         st.text("The program left nothing to measure. The reason is beside this.")
         return
@@ -95,6 +99,25 @@ def _headline(result: MemoryResult, key: str) -> None:
                 st.caption(name)
                 st.markdown(f"### {value}")
                 st.caption(against)
+
+
+def _first_answer(result: MemoryResult, found: Extrapolation, key: str) -> None:
+    """What few blocks say of all, while these are being predicted."""
+    st.text(extrapolation_text(found))
+    moment = charts.Moment("at the peak", found.peak_bytes, found.phase, found.categories)
+    st.altair_chart(charts.peaks_chart([moment], theme()), key=f"{key}-first", width="stretch")
+
+
+def extrapolation_text(found: Extrapolation) -> str:
+    """How a peak was told from few blocks, and whether all of them agree."""
+    depths = ", ".join(str(depth) for depth in found.depths[:-1]) + f" and {found.depths[-1]}"
+    text = (
+        f"From {depths} of {found.blocks} equal blocks: every further block adds the same bytes to every category of every "
+        f"phase. For all blocks that gives {bytes_text(found.peak_bytes)} with {found.parameters:,} parameters."
+    )
+    if found.confirmed is None:
+        return text
+    return f"{text} The prediction of all blocks {'agrees to the byte' if found.confirmed else 'differs'}."
 
 
 def _cut(name: str, most: int = 24) -> str:
@@ -237,6 +260,12 @@ def draw_details(result: MemoryResult, key: str) -> None:
     if not result.timeline.index:
         return
     st.caption(cost_text(result))
+    if result.extrapolation:
+        st.caption(extrapolation_text(result.extrapolation))
+    if result.skipped:
+        with st.expander(f"{len(result.skipped)} comparisons did not fit the time"):
+            rows = [{"left out": left.name, "why": left.reason} for left in result.skipped]
+            draw_table(rows, {"left out": "", "why": "Priced by the runs before it."}, f"{key}-skipped", "")
     names = ["Owners at the peak", "Operations and dtypes", "What nobody sees", "Allocated, reserved, driver"]
     owners, dtypes, unseen, allocator = st.tabs(names)
     with owners:

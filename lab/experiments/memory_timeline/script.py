@@ -6,11 +6,9 @@ request or after a step, another device) a dispatch mode does.
 
 from __future__ import annotations
 
-import inspect
-
+from lab.experiments.memory_timeline.program_text import program_text
 from lab.experiments.memory_timeline.schema import Params
 from lab.experiments.memory_timeline.settings import forward_only
-from lab.workloads import models
 
 _HEAD = '''"""What is alive while a model trains, in bytes."""
 
@@ -143,6 +141,7 @@ for block in blocks.children():
 
 def script(params: Params) -> str:
     """Prints the headline number last: the peak; with a leak what the last step left behind; under a cap what was alive."""
+    params = params.resolved()
     by_step = params.leak != "none" and params.steps > 1
     needs_mode = params.predict or params.cap_bytes or by_step or params.device != "cpu"
     parts = [
@@ -163,28 +162,14 @@ def script(params: Params) -> str:
 
 
 def _built(params: Params) -> str:
-    kinds = {"mlp": [models.MLP], "cnn": [models.CNN], "gpt": [models.GPTBlock, models.GPT], "lstm": [models.LSTM]}
-    constants = "".join(
-        f"{name} = {getattr(models, name)}\n" for name in ("VOCABULARY", "CLASSES", "HEAD_WIDTH", "IMAGE")
-    )
-    classes = "\n\n".join(inspect.getsource(kind) for kind in (models.Blocks, *kinds[params.model]))
-    size = f"{params.layers}, {params.width}"
-    lines = {
-        "mlp": [f"model = MLP({size})", f"x, y = torch.randn({params.batch}, {params.width}), "],
-        "cnn": [f"model = CNN({size})", f"x, y = torch.randn({params.batch}, 3, IMAGE, IMAGE), "],
-        "lstm": [f"model = LSTM({size})", f"x, y = torch.randn({params.batch}, {params.seq}, {params.width}), "],
-    }
-    if params.model == "gpt":
-        made = f"ids = torch.randint(VOCABULARY, ({params.batch}, {params.seq + 1}))\nmodel = GPT({size}, {params.seq})\nx, y = ids[:, :-1], ids[:, 1:]\n"
-        rule = "F.cross_entropy(model(x).flatten(0, 1), y.flatten())"
-    else:
-        made = "\n".join(lines[params.model]) + f"torch.randint(CLASSES, ({params.batch},))\n"
-        rule = "F.cross_entropy(model(x), y)"
+    classes, made, rule = program_text(params)
     if params.checkpoint != "none" and params.model != "lstm":
-        every = params.layers if params.checkpoint == "all" else min(params.every, params.layers)
-        made += f"model.blocks.every, model.blocks.reentrant = {every}, {params.reentrant}\n"
+        made += (
+            f"every = len(model.blocks) if {params.checkpoint == 'all'} else min({params.every}, len(model.blocks))\n"
+        )
+        made += f"model.blocks.every, model.blocks.reentrant = every, {params.reentrant}\n"
     loss = f"\n\ndef loss_of(model, batch):\n    x, y = batch\n    return {rule}\n"
-    return f"{constants}\n\n{classes}\n\n{made}batch = (x, y)\n{loss}"
+    return f"{classes}\n\n{made}batch = (x, y)\n{loss}"
 
 
 def _own(params: Params) -> str:

@@ -1,6 +1,6 @@
 """What an experiment is.
 
-An experiment is a module in ``lab.experiments`` with six names, two more where they are needed, and no base class:
+An experiment is a module in ``lab.experiments`` with six names, three more where they are needed, and no base class:
 
 * ``Params``   frozen dataclass; every field is a knob: default, limits, unit, and a string under it that says what it means;
 * ``Result``   frozen dataclass of plain data, ready to draw; never a tensor. NaN and infinity are data;
@@ -12,7 +12,8 @@ An experiment is a module in ``lab.experiments`` with six names, two more where 
 * ``offered(values, knob) -> Knob | None``   optional: the knob as it is offered beside the values of all knobs, None where
   it does not matter, fewer choices where they do not fit. Without it every knob always matters;
 * ``headline(result) -> Mapping[str, float]``   optional: the numbers by which two runs are compared, units in their names
-  (``peak_bytes``, ``step_s``). Without it there are none.
+  (``peak_bytes``, ``step_s``). Without it there are none;
+* ``agreement``   optional: an ``Agreement``, how near the scripts of the lessons come to the measured numbers.
 
 The executor finds both types in ``run``'s annotations.
 """
@@ -267,6 +268,37 @@ class Fault:
     """What to do next."""
     sites: tuple[Site, ...] = ()
     """The lines that take part, the one to blame first."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How near the last line that a lesson's script prints must come to the lesson's evidence."""
+
+    relative: float = 1e-5
+    absolute: float = 1e-9
+    factor: float | None = None
+    """For times, instead of both: neither number is more than so many times the other."""
+    factors: Mapping[str, float] = field(default_factory=dict)
+    """Title of a lesson -> its own factor."""
+    smaller: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Title of a lesson -> knobs that keep it short where both are run only to be compared."""
+
+    def timed(self, title: str) -> bool:
+        """Whether the numbers are times, which a busy machine disturbs."""
+        return self.factors.get(title, self.factor) is not None
+
+    def holds(self, title: str, measured: float, printed: float) -> bool:
+        """``measured`` is the evidence of the lesson ``title``, ``printed`` what its script says."""
+        factor = self.factors.get(title, self.factor)
+        if factor is not None:
+            return measured / factor <= printed <= measured * factor
+        near = abs(measured - printed) <= max(self.relative * max(abs(measured), abs(printed)), self.absolute)
+        return near or measured == printed or (math.isnan(measured) and math.isnan(printed))
+
+
+def agreement(experiment: Any) -> Agreement:
+    """How near the scripts of the experiment's lessons come."""
+    return getattr(experiment, "agreement", Agreement())
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from lab.records.operations import (
     Refused,
     Written,
 )
-from lab.records.program import Said
+from lab.records.program import Repair, Said
 
 Plain = Any
 Kind = Literal["leaf", "function", "view", "in-place", "custom", "checkpoint", "output"]
@@ -277,5 +277,9 @@ class GraphResult(Said):
     """Functions with a backward in Python."""
     checked: tuple[Checked, ...] = ()
     """Derivatives beside differences in float64."""
+    repairs: tuple[Repair, ...] = ()
+    """Edits that were run."""
+    without_fast_path: tuple[str, ...] = ()
+    """Modules that ran step by step because their operations were watched; alone they would have run one fused operation."""
     asks_for_gradients: bool = True
     """The program made a tensor require gradients, or built a module."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from lab.contract import Edit
 
 
 @dataclass(frozen=True)
@@ -43,3 +45,19 @@ class Ended:
     line: int | None
     module: str = ""
     """In which module it was raised and what that got, in words; empty outside of modules."""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """An edit of the program that was run."""
+
+    edits: tuple[Edit, ...]
+    accepted: bool
+    """It ended clean, and the gradients of its passes agree with differences of its own forward in float64."""
+    why_not: str = ""
+    compared: int = 0
+    """Passes whose gradients were compared."""
+    gradients: dict[str, Any] = field(default_factory=dict)
+    """``.grad`` of its leaves at the end, by name."""
+    loss: Any = None
+    """Where the last pass started, as plain data."""

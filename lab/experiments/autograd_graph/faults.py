@@ -73,7 +73,7 @@ def _not_scalar(
     complex_root = bool(dtype and dtype.startswith("complex"))
     edits = (
         record.replaced(line, old.strip().replace(".backward(", ".sum().backward(", 1))
-        if old.count(".backward(") == 1 and not complex_root
+        if old.count(".backward(") == 1 and not complex_root and not call.startswith("torch.")
         else ()
     )
     repair = (

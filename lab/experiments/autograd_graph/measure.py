@@ -11,9 +11,11 @@ import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from lab import torch_private
-from lab.contract import Report
+from lab.contract import Report, knobs
 from lab.experiments.autograd_graph.classic import classic_dot
 from lab.experiments.autograd_graph.faults import fault_of
+from lab.experiments.autograd_graph.findings import candidates
+from lab.experiments.autograd_graph.findings.tested import asks_for_backward, errors_of
 from lab.experiments.autograd_graph.schema import Params, Result
 from lab.instruments.describing.assigned import assigned_names
 from lab.instruments.graph.book import Graph
@@ -24,6 +26,7 @@ from lab.instruments.graph.tensor_log import State
 from lab.instruments.graph.to_records import Numbering, cut_records, named_records, pass_records
 from lab.instruments.graph.trail import Trail, custom_records, states_behind
 from lab.program import run as program
+from lab.program.repair import Trial
 from lab.records.graph import Node
 from lab.records.operations import Checked
 from lab.torch_private import require
@@ -34,8 +37,35 @@ NEEDED = (
 )
 
 
+_SHARE_OF_ALL = 0.85
+"""Of the wall time of a program: what it takes with all trials of its repairs."""
+
+
 def run(params: Params, report: Report) -> Result:
-    """Run the program once and return what autograd recorded. Faults of the program do not raise: they are in ``fault``."""
+    """Run the program and return what autograd recorded. Faults of the program do not raise: they are in ``fault``.
+
+    Where the record shows a fault with a repair, the repaired program is run as well.
+    """
+    started = time.perf_counter()
+    result = _run_once(params, report)
+    edits = candidates(result)
+    if not edits:
+        return result
+    report(0.8, "trying the repair", result)
+    limits = knobs(Params)["code"].program
+    assert limits is not None
+    trial = Trial(
+        params.code,
+        seed=params.seed,
+        device=params.device,
+        asked=asks_for_backward(result),
+        errors=errors_of(result),
+        seconds_left=lambda: _SHARE_OF_ALL * limits.wall_s - (time.perf_counter() - started),
+    )
+    return replace(result, repairs=trial.repairs(edits))
+
+
+def _run_once(params: Params, report: Report) -> Result:
     require(*NEEDED)
     report(0.0, "running the program")
     names = program.namespace()
@@ -105,6 +135,7 @@ def _read(params: Params, trace: ProgramTrace, ran: program.Ran, seconds: float)
         custom=custom_records(trace.custom_classes, program.FILE),
         asks_for_gradients=trace.asks_for_gradients(),
         checked=_checked(trace),
+        without_fast_path=tuple(trace.without_fast_path()),
     )
     return replace(result, fault=fault_of(ran.ended, result))
 

@@ -15,6 +15,7 @@ from lab.experiments.memory_timeline.settings import forward_only
 from lab.program import run as program
 from lab.program.explain import explain_fault
 from lab.program.own_model import OwnModelError, own_model
+from lab.program.trained import model_of
 from lab.torch_private import FakeMode
 from lab.workloads import known_models, models
 from lab.workloads.checkpointing import are_equal, repeated_blocks, under_checkpoint
@@ -87,7 +88,7 @@ def _own(params: Params, blocks: int | None) -> Subject:
 
 def _own_training(params: Params, ran: program.Ran, blocks: int | None) -> Subject:
     names = dict(ran.namespace)
-    whole = own_model(names)
+    whole = model_of(ran)
     if blocks and (chain := repeated_blocks(whole.model)) is not None:
         del chain[blocks:]  # pyright: ignore[reportIndexIssue]
     model, segments = _checkpointed(whole.model, params)
@@ -96,7 +97,11 @@ def _own_training(params: Params, ran: program.Ran, blocks: int | None) -> Subje
         del names["loss"]
     if not any(p.requires_grad or forward_only(params) for p in model.parameters()):
         raise OwnModelError("The model has no parameter that requires gradients: there is nothing to train.")
-    losses = [own_model({**names, "batch": part}).loss for part in _chunks(whole.batch, params.accumulate)]
+    parts = _chunks(whole.batch, params.accumulate)
+    if whole.loss_of:
+        losses = [whole.loss_of(model, part) for part in parts]
+    else:
+        losses = [own_model({**names, "batch": part}).loss for part in parts]
     inputs = {f"batch[{number}]": tensor for number, tensor in enumerate(_tensors(whole.batch))}
     return Subject(Training(Task(model, inputs, losses), recipe(params)), segments, ran)
 

@@ -10,7 +10,8 @@ from lab.contract import Fault
 from lab.experiments.op_profile.schema import Params
 from lab.program import run as program
 from lab.program.explain import Row, explain_fault
-from lab.program.own_model import EXAMPLE, OwnModelError, own_model
+from lab.program.own_model import EXAMPLE, OwnModelError
+from lab.program.trained import model_of
 from lab.records.program import SILENT, Ended, Said
 from lab.workloads import models
 from lab.workloads.profiled_step import LoadedStep, Loading, OwnStep, Placement, Step
@@ -80,7 +81,7 @@ def _own_subject(params: Params, recipe: Recipe) -> Subject | NoStep:
     if ran.ended:
         return NoStep(fault_of(ran.ended, params), ran.said)
     try:
-        own = own_model(ran.namespace)
+        own = model_of(ran)
         if params.precision == "bf16":
             own.model.to(torch.bfloat16)
         if not any(p.requires_grad for p in own.model.parameters()):

@@ -11,6 +11,9 @@ from torch.nn.modules import module as module_hooks
 
 from lab.instruments.describing.names import modules_of
 
+_FUSED = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
+"""They run one fused operation in evaluation without gradients, unless a function mode is active."""
+
 
 def failing_module(trace: TracebackType | None) -> str:
     """In which module an error was raised, and what that got: ``3 (BatchNorm1d), which got [1, 4]``; empty outside of modules.
@@ -49,6 +52,8 @@ class ModulePath:
         self._modules: list[nn.Module] = []
         self._paths: dict[int, str] = {}
         self._handles: list[Any] = []
+        self.without_fast_path: dict[str, None] = {}
+        """Classes of modules that would have taken a fused path, had nobody watched the operations."""
 
     def __enter__(self) -> ModulePath:
         self._handles = [
@@ -72,6 +77,8 @@ class ModulePath:
         if not self._running:
             self._paths = {id(m): path for path, m in modules_of(module)}
         path = self._paths.get(id(module), "")
+        if issubclass(type(module), _FUSED) and not module.training and not torch.is_grad_enabled():
+            self.without_fast_path[type(module).__name__] = None
         self._modules.append(module)
         self._running.append(f"{path} ({type(module).__name__})".strip())
 

@@ -30,10 +30,19 @@ class SeenNonFinite:
 
 
 class NonFiniteLog:
-    """The first ``_MOST`` operations that made NaN without having been given NaN, or infinity out of finite numbers."""
+    """Operations that made NaN without having been given NaN, or infinity out of finite numbers.
+
+    Of each (operation, line) the first and the last time, for ``_MOST`` of them.
+    """
 
     def __init__(self) -> None:
-        self.kept: list[SeenNonFinite] = []
+        self._first: dict[tuple[str, int | None], SeenNonFinite] = {}
+        self._last: dict[tuple[str, int | None], SeenNonFinite] = {}
+
+    @property
+    def kept(self) -> list[SeenNonFinite]:
+        """In the order in which they ran."""
+        return sorted([*self._first.values(), *self._last.values()], key=lambda seen: seen.call.number)
 
     def note(
         self,
@@ -43,7 +52,8 @@ class NonFiniteLog:
         describe: Callable[[torch.Tensor], Operand],
     ) -> None:
         """Look at one operation with a result that is not finite."""
-        if len(self.kept) >= _MOST:
+        key = (call.name, call.line)
+        if len(self._first) >= _MOST and key not in self._first:
             return
         for result, state in results:
             kind = _began(state, [use for _, use in tensors])
@@ -54,19 +64,19 @@ class NonFiniteLog:
             if not count:
                 continue
             index = tuple(int(i) for i in bad.nonzero()[0])
-            self.kept.append(
-                SeenNonFinite(
-                    call,
-                    state,
-                    kind,
-                    index,
-                    count,
-                    result.numel(),
-                    tuple(describe(t) for t, _ in tensors[:4]),
-                    tuple(_at(t, result, index, use) for t, use in tensors[:4]),
-                    result.detach()[index].item(),
-                )
+            found = SeenNonFinite(
+                call,
+                state,
+                kind,
+                index,
+                count,
+                result.numel(),
+                tuple(describe(t) for t, _ in tensors[:4]),
+                tuple(_at(t, result, index, use) for t, use in tensors[:4]),
+                result.detach()[index].item(),
             )
+            if self._first.setdefault(key, found) is not found:
+                self._last[key] = found
             return
 
 

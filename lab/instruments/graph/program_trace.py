@@ -156,6 +156,10 @@ class ProgramTrace(TorchFunctionMode):
         """Whether the program made anything require gradients."""
         return bool(self.book.leaves()) or any(tensor.requires_grad for _, tensor in self.named())
 
+    def without_fast_path(self) -> list[str]:
+        """Classes of modules whose fused path a function mode switches off."""
+        return list(self._modules.without_fast_path)
+
     # Operations.
 
     def _note(self, call: Operation, met: Met, args: tuple[Any, ...], result: Any) -> None:

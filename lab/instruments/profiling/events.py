@@ -10,7 +10,7 @@ import gc
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lab.torch_private import profiler_events
+from lab.torch_private import activity, profiler_events
 
 Kind = Literal["op", "range", "runtime", "memory", "kernel", "copy"]
 
@@ -68,7 +68,7 @@ def read_events(profiler: Any) -> Events:
     try:
         rows = []
         for event in profiler_events(profiler):
-            kind = _KINDS.get(event.activity_type())
+            kind = _KINDS.get(activity(event))
             if kind is not None and not event.is_hidden_event():
                 rows.append(_row(event, kind))
         rows.sort(key=lambda row: (row[4], row[2], -row[3]))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 
-from lab.contract import Finding, by_level
+from lab.contract import Edit, Finding, by_level
 from lab.experiments.autograd_graph.faults import explain as explain_error
 from lab.experiments.autograd_graph.findings import custom, facts, in_place, no_path, not_finite, training, zeros
 from lab.experiments.autograd_graph.findings.record import Record, on_line, short, site
+from lab.experiments.autograd_graph.findings.tested import with_trial
 from lab.experiments.autograd_graph.schema import Result
 
 MOST = 5
@@ -16,9 +17,18 @@ MOST = 5
 
 def explain(result: Result) -> tuple[Finding, ...]:
     """At most ``MOST`` things to notice, the most important first."""
+    return tuple(with_trial(finding, result) for finding in _found(result))
+
+
+def candidates(result: Result) -> tuple[tuple[Edit, ...], ...]:
+    """Repairs that are worth a trial, the most important first."""
+    return tuple(finding.edits for finding in _found(result) if finding.edits)
+
+
+def _found(result: Result) -> list[Finding]:
     record = Record(result)
     found = [finding for look in _LOOKS for finding in _seen(look, record)]
-    return tuple(by_level(found)[:MOST])
+    return list(by_level(found)[:MOST])
 
 
 def _seen(look: Callable[[Record], Iterator[Finding]], record: Record) -> list[Finding]:
@@ -140,6 +150,7 @@ _LOOKS: tuple[Callable[[Record], Iterator[Finding]], ...] = (
     facts.frozen,
     facts.custom,
     facts.recomputed,
+    facts.slow_path,
     facts.by_lab,
     facts.kept,
     facts.order,

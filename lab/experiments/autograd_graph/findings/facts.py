@@ -209,3 +209,14 @@ def _last_pass(record: Record) -> tuple[Step, ...]:
     """Steps of the last pass that the program asked for itself."""
     own = record.own_passes()
     return own[-1][1] if own else ()
+
+
+def slow_path(record: Record) -> Iterator[Finding]:
+    """Where looking changed which code ran."""
+    names = ", ".join(record.result.without_fast_path)
+    if names:
+        text = (
+            f"{names} in evaluation without gradients run{'s' if len(record.result.without_fast_path) == 1 else ''} one fused operation. torch switches that off "
+            "while every operation is watched, so here the separate operations ran: the same result up to rounding, in another time."
+        )
+        yield Finding(level="fact", title="Watched, so not on the fast path", text=text, evidence={"modules": names})

@@ -96,6 +96,11 @@ def _repair(
         edits = inplace_false(record)
         if edits:
             return f"Use inplace=False in {write.module}, or the out-of-place form there.", edits
+    if write.name and saved.variable and write.name != saved.variable:
+        return (
+            f"{write.name} shares its memory with {saved.variable}: write into a copy, {write.name}.clone(), or make the new {saved.variable} with torch.cat.",
+            (),
+        )
     return rewritten(record, write.line, write.name or tensor)
 
 
@@ -223,8 +228,24 @@ def _several_views(record: Record, refused: Refused, target: Operand) -> Explain
         f"torch does not let {_operation(refused)}{on_line(refused.line)} write into one of them: the others share its memory and its node."
     )
     sites = site(refused.line, "overwritten here", name) + site(target.line, "views made here", name)
-    repair, edits = rewritten(record, refused.line, name)
-    return Explained(text, repair, sites, {"made by": target.made_by}, edits)
+    repair, _ = rewritten(record, refused.line, name)
+    return Explained(text, repair, sites, {"made by": target.made_by}, _all_rewritten(record, target.line))
+
+
+def _all_rewritten(record: Record, made: int | None) -> tuple[Edit, ...]:
+    """Every write by a method into one of the names that line ``made`` gives."""
+    statement = record.statement(made)
+    named = (
+        {n.id for n in ast.walk(statement.targets[0]) if isinstance(n, ast.Name)}
+        if isinstance(statement, ast.Assign)
+        else set()
+    )
+    found: list[Edit] = []
+    for line in range(1, len(record.lines) + 1):
+        written = record.statement(line)
+        if _written_name(written) in named and re.match(r"\s*\w+\.[a-z]\w*_\(", record.text(line)):
+            found += rewritten(record, line, "")[1]
+    return tuple(found)
 
 
 def _view_without_grad(record: Record, refused: Refused, target: Operand) -> Explained:

@@ -31,7 +31,9 @@ _INTEGERS = ("int", "bool")
 def break_of(record: Record, states: tuple[int, ...] | list[int]) -> tuple[Made, Made | None] | None:
     """(where the history was lost, what it was lost from) on the way to ``states``, nearest to them."""
     for made in record.behind(states):
-        if made.requires_grad or (made.is_leaf and made.operation.endswith("_") and made.operation != "detach_"):
+        if made.requires_grad or (
+            made.is_leaf and made.operation.endswith("_") and made.operation not in ("detach_", "__get__")
+        ):
             continue  # a parameter that was initialised or stepped
         source = next((record.made[i] for i in made.inputs if i in record.made and record.made[i].requires_grad), None)
         if source is not None:
@@ -68,11 +70,7 @@ def why_cut(record: Record, made: Made, source: Made | None) -> tuple[str, str, 
     if source is not None and source.state == OUTSIDE:
         begun = here if made.operation else tensor_words(made)
         text = f"{source.operation}(){on_line(source.line)} took the values out of the graph, and {begun} starts anew from them"
-        return (
-            text,
-            "Keep the tensor itself on the way to the loss.",
-            _unwrapped(record, source.line, f".{source.operation}()"),
-        )
+        return text, "Keep the tensor itself on the way to the loss.", _kept_in_torch(record, source, made)
     if operation in ("detach", "data", "detach_"):
         return (
             f"{here} gives the values without the history",
@@ -84,6 +82,18 @@ def why_cut(record: Record, made: Made, source: Made | None) -> tuple[str, str, 
             f"{here} copies the values and leaves the history behind",
             "Keep the tensor itself.",
             _uncopied(record, line),
+        )
+    if operation in ("grad", "backward") and made.grad_enabled:
+        text = record.text(line).rstrip()
+        edits = (
+            (Edit(line, record.text(line), f"{text[:-1]}, create_graph=True)"),)
+            if line and text.endswith(")") and "grad(" in text
+            else ()
+        )
+        return (
+            f"{here} was called without create_graph, so the gradient that it returned has no history",
+            "Call it with create_graph=True where the gradient is differentiated again.",
+            edits,
         )
     if made.inference:
         return f"{here} ran in inference mode", "Compute what is to be trained outside the mode.", ()
@@ -115,6 +125,17 @@ def _switched_off(record: Record, made: Made) -> int | None:
 def _unwrapped(record: Record, line: int | None, call: str) -> tuple[Edit, ...]:
     text = record.text(line)
     return (Edit(line, text, text.replace(call, "")),) if line and text.count(call) == 1 else ()
+
+
+def _kept_in_torch(record: Record, source: Made, made: Made) -> tuple[Edit, ...]:
+    """``item()`` left out, and ``torch.tensor`` of its numbers replaced by the tensor, or by a stack of the tensors."""
+    first = _unwrapped(record, source.line, ".item()") if source.operation == "item" else ()
+    text = record.text(made.line)
+    several = bool(flat(made.value)) and len(made.shape) == 1
+    second = _uncopied(record, made.line) if not several else ()
+    if several and made.line and text.count("torch.tensor(") == 1:
+        second = (Edit(made.line, text, text.replace("torch.tensor(", "torch.stack(")),)
+    return (*first, *second) if first and second and source.line != made.line else ()
 
 
 def _uncopied(record: Record, line: int | None) -> tuple[Edit, ...]:
@@ -385,6 +406,9 @@ def unused_leaves(record: Record) -> Iterator[Finding]:
     names = ", ".join(t.name for t in missing[:4]) + ("…" if len(missing) > 4 else "")
     one = len(missing) == 1
     cut = _cut_after(record, missing[0])
+    held = {p for step in result.steps for p in step.parameters}
+    if cut and cut.reason in ("no_grad", "inference_mode") and not any(t.name in held for t in missing):
+        return  # a network that is only read, such as a target or a teacher
     line = cut.line if cut else missing[0].line
     how = f" It was used, but {cut.operation}{on_line(cut.line)} took it out of the graph." if cut else ""
     text = f"{names} require{'s' if one else ''} gradients, but no operation on the way to the result used {'it' if one else 'them'}, so .grad stays None.{how}"

@@ -185,14 +185,10 @@ def mechanism(seen: NonFinite) -> tuple[str, str]:
             f"{got}: it has no value below {'−1' if operation == 'log1p' else '0'}",
             "Keep its input in range: clamp(min=1e-8) before it, or where() on the input.",
         )
-    if (
-        operation in ("var", "std", "var_mean", "std_mean")
-        and seen.operands
-        and math.prod(seen.operands[0].shape or (2,)) == 1
-    ):
-        n = math.prod(seen.operands[0].shape or (1,))
+    reduced = _reduced(seen)
+    if operation in ("var", "std", "var_mean", "std_mean") and reduced == 1:
         return (
-            f"of {n} value divides by n − 1 = 0: 0 / 0 is NaN",
+            "of 1 value divides by n − 1 = 0: 0 / 0 is NaN",
             "correction=0 divides by n; or give it more than one value.",
         )
     if operation == "mean" and seen.operands and math.prod(seen.operands[0].shape or (1,)) == 0:
@@ -212,6 +208,12 @@ def mechanism(seen: NonFinite) -> tuple[str, str]:
         return f"made ∞ − ∞ = NaN{where}", "Keep infinity out of it: clamp, or mask before the operation."
     if operation in ("mul", "multiply") and first is not None and second is not None and {0.0} & {first, second}:
         return f"made 0 · ∞ = NaN{where}", "Mask the input of what became infinite, not its output."
+    given = [number for operand in seen.operands[:1] for number in numbers(operand.value)]
+    if operation in ("softmax", "log_softmax") and (first == math.inf or math.inf in given):
+        return (
+            f"got an entry of +∞ and returned NaN{where}: ∞ / ∞",
+            "Keep the scores finite: clamp them, or scale before softmax.",
+        )
     if operation in ("softmax", "log_softmax", "attention") and seen.given_infinity:
         return (
             f"got a row in which every entry is −∞ and returned NaN{where}: 0 / 0",
@@ -224,6 +226,12 @@ def mechanism(seen: NonFinite) -> tuple[str, str]:
     if operation == "pow" and first is not None and first < 0:
         return f"{got}: a negative number to a broken power has no real value", "Keep its base positive."
     return got, "Look at what this operation was given; keep its input in the range where it has a value."
+
+
+def _reduced(seen: NonFinite) -> int | None:
+    """How many values became one."""
+    taken = seen.operands[0].shape if seen.operands else None
+    return None if taken is None or not seen.elements else math.prod(taken) // seen.elements
 
 
 def _infinity(operation: str, first: float | None, second: float | None, got: str) -> tuple[str, str]:

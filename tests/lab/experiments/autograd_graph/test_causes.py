@@ -96,6 +96,23 @@ def test_a_cause_is_found_wherever_it_stands(kind: str, how: str) -> None:
         assert (result.fault.explanation, result.fault.sites) == (findings[0].text, findings[0].sites)
 
 
+PROGRAMS = {
+    row["title"]: row for row in map(json.loads, (CASES / "causes.jsonl").read_text(encoding="utf-8").splitlines())
+}
+
+
+@pytest.mark.parametrize("title", PROGRAMS)
+def test_the_cause_of_a_program(title: str) -> None:
+    """``blame`` is the line to blame, null for a program that must stay silent."""
+    row = PROGRAMS[title]
+    _, findings = observe(row["code"])
+    if row["blame"] is None:
+        assert [f.title for f in findings if f.level in ("warning", "fault")] == []
+        return
+    assert row["blame"] in {s.line for s in findings[0].sites}, findings[0]
+    assert all(words in findings[0].title + findings[0].text for words in row["words"]), findings[0].text
+
+
 NEAR_MISSES = {
     "written after backward": "x = torch.ones(3, requires_grad=True)\ny = torch.sigmoid(x)\nloss = y.sum()\nloss.backward()\nwith torch.no_grad():\n    x.add_(1)\n",
     "a product keeps the constant only": "x = torch.ones(3, requires_grad=True)\ny = x * 2\ny += 1\nloss = y.sum()\nloss.backward()\n",

@@ -24,7 +24,7 @@ import ast
 import inspect
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Literal, Protocol, get_args, get_type_hints
@@ -223,6 +223,18 @@ def offers(experiment: Any, values: Mapping[str, Any]) -> dict[str, Knob]:
 def headline(experiment: Any, result: Any) -> Mapping[str, float]:
     """The numbers by which two runs of the experiment are compared."""
     return experiment.headline(result) if hasattr(experiment, "headline") else {}
+
+
+def apply_edits(source: str, edits: Sequence[Edit]) -> str | None:
+    """``source`` with all ``edits``; None where a line is not the one that an edit expects, or two edit the same."""
+    lines = source.split("\n")
+    if not edits or len({edit.line for edit in edits}) < len(edits):
+        return None
+    for edit in edits:
+        if not 0 < edit.line <= len(lines) or lines[edit.line - 1].rstrip("\r") != edit.old or edit.new == edit.old:
+            return None
+        lines[edit.line - 1] = edit.new
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True, kw_only=True)

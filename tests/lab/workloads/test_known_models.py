@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -46,7 +47,7 @@ def test_a_planted_other_vocabulary_is_another_number():
 def test_grouped_queries_have_fewer_keys_and_values(knobs):
     """Two of four keys and values are gone, with their biases where the network has any."""
     torch.manual_seed(0)
-    sizes = {"layers": 1, "width": 64, "heads": 4, "batch": 2, "seq": 8}
+    sizes: dict[str, Any] = {"layers": 1, "width": 64, "heads": 4, "batch": 2, "seq": 8}
     grouped = build(Params(**knobs, **sizes, kv_heads=2)).training.task
     full = build(Params(**knobs, **sizes)).training.task
     assert torch.isfinite(grouped.losses[0]())

@@ -142,7 +142,9 @@ def test_an_older_message_and_one_without_fragmentation():
     assert "fragmentation" not in found.verdict
     numbers = {number.name: number.bytes for number in found.numbers}
     assert numbers["reserved and not allocated"] == round(7.51 * GIB) - round(7.5 * GIB)
-    assert "fragmentation" not in taken_apart(NEW.replace("4.00 GiB is reserved", "0.10 GiB is reserved")).verdict
+    full = taken_apart(NEW.replace("4.00 GiB is reserved", "0.10 GiB is reserved"))
+    assert full is not None
+    assert "fragmentation" not in full.verdict
 
 
 @pytest.mark.parametrize("text", ["", "RuntimeError: shape mismatch", "Tried to allocate a lot"])

@@ -39,6 +39,8 @@ __all__ = [
 ]
 
 _VARIABLES = 1000
+_measuring: list[contextlib.ExitStack] = []
+"""Ends with ``torch_defaults``: until then, what is printed is printed by what the program made."""
 
 
 @dataclass
@@ -47,12 +49,18 @@ class Ran:
 
     namespace: dict[str, Any]
     ended: Ended | None = None
-    said: Said = field(default_factory=Said)
+    output: Output = field(default_factory=lambda: Output(0))
+    echo: str = ""
     error: BaseException | None = None
     seen: Seen = field(default_factory=Seen)
     """What it trained, for the pages that measure that."""
     value: Any = None
     """Of the last line when that is an expression: it lives until the record is read."""
+
+    @property
+    def said(self) -> Said:
+        """Up to now: what its model prints while it is measured counts as well."""
+        return self.output.said(self.echo)
 
 
 def run_typed(params: Any, *, share: float, names: dict[str, Any] | None = None) -> Ran:
@@ -72,22 +80,23 @@ def run_typed(params: Any, *, share: float, names: dict[str, Any] | None = None)
             printed_bytes=knob.program.printed_bytes,
         )
     ran.seen = watch.seen
+    if _measuring:
+        _measuring[-1].enter_context(ran.output.printing())
     return ran
 
 
 def run_program(source: str, names: dict[str, Any], *, wall_s: float, printed_bytes: int) -> Ran:
     """Run ``source`` in ``names`` (see ``namespace``). Never raises for what the program does; see ``Ran.ended``."""
-    ran, output, echo = Ran(names), Output(printed_bytes), ""
+    ran = Ran(names, output=Output(printed_bytes))
     remember(source)
-    with output.recording():
+    with ran.output.recording():
         try:
             tree = check_source(source)
             with as_main(names), Alarm(wall_s):
-                echo, ran.value = _execute(tree, names)
+                ran.echo, ran.value = _execute(tree, names)
         except BaseException as error:  # noqa: BLE001 - whatever the program raised is what the visitor is shown
             if not _is_a_good_end(error):
                 ran.error, ran.ended = error, _ended(error, wall_s, source)
-    ran.said = output.said(echo)
     return ran
 
 
@@ -106,7 +115,9 @@ def _execute(tree: ast.Module, names: dict[str, Any]) -> tuple[str, Any]:
 @contextlib.contextmanager
 def torch_defaults(seed: int, device: str) -> Iterator[None]:
     """Seeded generators and torch's defaults inside; outside, whatever a program changed is put back."""
-    with put_back():
+    with put_back(), contextlib.ExitStack() as stack:
+        _measuring.append(stack)
+        stack.callback(_measuring.pop)
         torch.manual_seed(seed)
         random.seed(seed)
         if "numpy" in sys.modules:

@@ -49,7 +49,9 @@ def _own(params: Params, report: Report) -> Result:
         training = Training(made, params, report)
     except FAULTS as error:
         return _nothing(params, explain_fault(error), ran.said)
-    return _result(params, made, training, _train(training, until, ours=False))
+    fault = _train(training, until, ours=False)
+    made.said = ran.said  # with what the model printed while it was trained
+    return _result(params, made, training, fault)
 
 
 def _train(training: Training, until: float, *, ours: bool) -> Fault | None:

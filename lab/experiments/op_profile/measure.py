@@ -40,6 +40,7 @@ from lab.instruments.profiling.tree import build_tree
 from lab.program import run as program
 from lab.program.explain import is_missing_kernel
 from lab.records.profiling import Iteration
+from lab.records.program import SILENT
 from lab.torch_private import require
 from lab.workloads.profiled_step import Step
 
@@ -65,7 +66,8 @@ def run(params: Params, report: Report) -> Result:
         finally:
             found.step.close()
     report(0.95, "reading the profile")
-    return result_of(params, measured, found.notes, trap, found.said)
+    said = found.ran.said if found.ran else SILENT  # with what the model printed while it was measured
+    return result_of(params, measured, found.notes, trap, said)
 
 
 def _measure(params: Params, found: Subject, report: Report) -> Measured:

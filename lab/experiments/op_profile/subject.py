@@ -27,7 +27,8 @@ class Subject:
 
     step: Step
     notes: tuple[str, ...] = ()
-    said: Said = SILENT
+    ran: program.Ran | None = None
+    """The visitor's program."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def _own_subject(params: Params, recipe: Recipe) -> Subject | NoStep:
             own.model.to(torch.bfloat16)
         if not any(p.requires_grad for p in own.model.parameters()):
             raise OwnModelError("The model has no parameter that requires gradients: there is nothing to train.")
-        return Subject(OwnStep(own.model, own.loss, recipe, params.device), tuple(_unused(params)), ran.said)
+        return Subject(OwnStep(own.model, own.loss, recipe, params.device), tuple(_unused(params)), ran)
     except Exception as error:  # noqa: BLE001 - classes of the program may raise anything when they are looked at
         return NoStep(fault_of(error, params), ran.said)
 

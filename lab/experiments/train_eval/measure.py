@@ -171,8 +171,8 @@ def _own(params: Params, report: Report) -> Result:
             nothing = replace(nothing, scan=Scan("own", modes, "", None, None, None))
             trained, evaluated = _losses(own.model, own.loss, params.seed)
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the visitor's model may raise anything, and is told what
-            return replace(nothing, fault=explain_fault(error))
-    return replace(nothing, scan=Scan("own", modes, own.loss_name, trained, evaluated, None))
+            return replace(nothing, fault=explain_fault(error), **ran.said.fields())
+    return replace(nothing, **ran.said.fields(), scan=Scan("own", modes, own.loss_name, trained, evaluated, None))
 
 
 _VIEWS = {"dropout": _dropout, "batchnorm": _batchnorm, "switches": _switches, "scan": _scan}

@@ -159,3 +159,17 @@ def test_a_loader_gives_its_first_batch() -> None:
         )
     )
     torch.testing.assert_close(own.loss(), F.cross_entropy(own.model(torch.ones(4, 2)), torch.zeros(4).long()))
+
+
+def test_what_the_model_prints_while_it_is_measured_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
+    with torch_defaults(0, "cpu"):
+        code = "class M(nn.Linear):\n    def forward(self, x):\n        print('shape', tuple(x.shape))\n        return super().forward(x)\n"
+        ran = run_typed(Params(family="own", code=code + "model, batch = M(2, 2), torch.ones(3, 2)"), share=0.9)
+        assert ran.said.printed == ""
+        own = model_of(ran)
+        own.loss()
+        assert ran.said.printed == "shape (3, 2)\n"
+        for _ in range(6000):  # up to the limit, and no fault
+            own.loss()
+    assert len(ran.said.printed.encode()) == 64 << 10
+    assert capfd.readouterr() == ("", "")

@@ -12,10 +12,22 @@ import streamlit as st
 from components.kit.palette import Theme
 from components.kit.tables import draw_table
 from components.memory_timeline.charts import memory as charts
+from components.memory_timeline.fit_view import draw_fit
+from components.memory_timeline.rulers_view import draw_message, draw_rulers
 from components.memory_timeline.timeline import memory_view
 from components.memory_timeline.timeline.scene import phase_text, short
 from lab.quantities import bytes_text, seconds_text
-from lab.records.memory import CATEGORY_TEXTS, Curve, Extrapolation, MemoryResult, Owner, Prediction, Run, SavedTensor
+from lab.records.memory import (
+    CATEGORY_TEXTS,
+    OOM,
+    Curve,
+    Extrapolation,
+    MemoryResult,
+    Owner,
+    Prediction,
+    Run,
+    SavedTensor,
+)
 
 VIEWS = {
     "timeline": "Timeline",
@@ -130,11 +142,19 @@ def _timeline(result: MemoryResult, key: str, presenter: bool) -> None:
 
 def _settings(result: MemoryResult, key: str, presenter: bool) -> None:
     if not any(run.peak_bytes for run in result.runs):
-        st.text("The run ended early, so no other setting was set beside it.")
+        st.text(_no_settings(result))
         return
     st.altair_chart(charts.peaks_chart(charts.peaks_of(result.runs), theme()), key=f"{key}-peaks", width="stretch")
     st.altair_chart(charts.curves_chart(charts.curves_of(result.runs), theme()), key=f"{key}-curves", width="stretch")
     draw_table([_run_row(run) for run in result.runs], RUNS, f"{key}-runs", "Nothing was compared.")
+
+
+def _no_settings(result: MemoryResult) -> str:
+    if result.fault:
+        return "The run ended early, so no other setting was set beside it."
+    if result.skipped:
+        return f"No other setting was set beside it. {result.skipped[0].reason}"
+    return "Nothing was compared." if result.complete else "Other settings are not measured yet."
 
 
 def _run_row(run: Run) -> dict[str, Any]:
@@ -188,6 +208,7 @@ def _fit(result: MemoryResult, key: str, presenter: bool) -> None:
     )
     chart = charts.changes_chart(result.changes, result.peak.bytes, fit.card_bytes, theme())
     st.altair_chart(chart, key=f"{key}-changes", width="stretch")
+    draw_fit(fit, result.changes, key)
     if prediction:
         st.caption(_agreement(prediction))
         if not result.predicted:
@@ -213,9 +234,28 @@ def _agreement(prediction: Prediction) -> str:
 
 
 def _out_of_memory(result: MemoryResult, key: str, presenter: bool) -> None:
+    if result.message:
+        draw_message(result.message, key)
+    _cap_hit(result, key)
+    draw_rulers(result.allocator_models, theme(), key)
+
+
+def _no_cap_hit(result: MemoryResult) -> str:
+    skipped = next((left for left in result.skipped if left.name == OOM), None)
+    if skipped:
+        return f"Not tried. {skipped.reason}"
+    if result.fault:
+        return "The run ended early, so it was not run under a cap."
+    return "The whole training fits under this cap. Set a smaller cap." if result.complete else "Not run yet."
+
+
+def _cap_hit(result: MemoryResult, key: str) -> None:
     hit = result.oom
     if hit is None:
-        st.text("The whole training fits under this cap. Set a smaller cap.")
+        skipped = next((left for left in result.skipped if left.name == "the run out of memory"), None)
+        st.text(
+            f"Not tried. {skipped.reason}" if skipped else "The whole training fits under this cap. Set a smaller cap."
+        )
         return
     st.markdown(f"#### {hit.op} asked for {short(hit.request_bytes)} and did not get it")
     place = f"{phase_text(hit.phase)} of step {hit.step + 1}, in {hit.module}"

@@ -405,6 +405,10 @@ class Allocator:
     """For PyTorch's memory viewer: a pickle, zlib-compressed, base64. Empty when there is none."""
 
 
+OOM = "the run out of memory"
+"""As it is called where it was skipped."""
+
+
 @dataclass(frozen=True)
 class Skipped:
     """What was not tried, and why."""
@@ -488,7 +492,9 @@ class MemoryResult(Said):
     prediction_reason: str
     extrapolation: Extrapolation | None
     skipped: tuple[Skipped, ...]
-    """Comparisons and changes that did not fit the time."""
+    """Comparisons and changes that did not fit the time, or were not asked for."""
+    complete: bool
+    """False: a part that was handed over while the run went on."""
     fit: Fit
     oom: CapHit | None
     allocator: Allocator | None

@@ -104,7 +104,8 @@ def _unseen_bytes(table: Timeline, allocator: Allocator | None) -> int | None:
 def nothing(params: Params, error: SubjectError) -> Result:
     """The result of a program that leaves nothing to train."""
     none: dict[str, int] = dict.fromkeys(CATEGORIES, 0)
-    return _bare_result(params, Peak(0, -1, 0, "", "", "", 0, none, ()), "There was nothing to run.", error)
+    highest = Peak(0, -1, 0, "", "", "", 0, none, ())
+    return replace(_bare_result(params, highest, "There was nothing to run.", error), complete=True)
 
 
 def first_answer(params: Params, found: Extrapolation) -> Result:
@@ -165,6 +166,7 @@ def _bare_result(params: Params, highest: Peak, reason: str, error: SubjectError
         ),
         saved_bytes=0,
         predicted_reason="",
+        complete=False,
     )
 
 

@@ -26,7 +26,7 @@ from lab.experiments.memory_timeline.clock import step_seconds
 from lab.experiments.memory_timeline.depth import extrapolated
 from lab.experiments.memory_timeline.fitting import largest_batch, shards
 from lab.experiments.memory_timeline.oom_message import taken_apart
-from lab.experiments.memory_timeline.price import Price
+from lab.experiments.memory_timeline.price import Price, priced
 from lab.experiments.memory_timeline.rulers import allocator_models
 from lab.experiments.memory_timeline.schema import Params, Result
 from lab.experiments.memory_timeline.settings import Setting, changes, compared, forward_only
@@ -40,7 +40,7 @@ from lab.experiments.memory_timeline.tracking import (
 )
 from lab.instruments.memory import allocator as memory_allocator
 from lab.instruments.memory.self_check import prediction_missing, require_working
-from lab.records.memory import Allocator, Change, Prediction, Run, Seconds
+from lab.records.memory import OOM, Allocator, Change, Prediction, Run, Seconds, Skipped
 from lab.torch_private import missing, require
 from lab.workloads import known_models, models
 
@@ -103,11 +103,15 @@ class _Measurement:
         self.parts["bare_peak_bytes"], self.parts["unseen_reason"] = self._bare(chosen)
         if not chosen.fault:
             self.parts["allocator_models"] = allocator_models(prediction or chosen)
-            if not self.params.peak_only:
+            if self.params.peak_only:
+                self.price.skipped += [
+                    Skipped(name, "Only the peak was asked for.") for name in ("settings beside it", OOM)
+                ]
+            else:
                 self._beside(chosen, prediction)
                 self._fit(chosen)
         self.report(0.98, "reading")
-        return self._so_far(chosen)
+        return replace(self._so_far(chosen), complete=True)
 
     def _predicted_first(self) -> Tracked | None:
         """The prediction; for a deep model after a first answer from few blocks."""
@@ -154,7 +158,7 @@ class _Measurement:
         self.parts["changes"] = self._changes(chosen, prediction)
         self.report(0.92, "running out of memory")
         cap = self.params.cap_bytes or int(0.9 * max(chosen.seen))
-        if self.price.affords("the run out of memory", self.price.of(self.params, fake)):
+        if self.price.affords(OOM, self.price.of(self.params, fake)):
             self.parts["oom"] = run_out_of_memory(self.params, cap, fake=fake)
 
     def _fit(self, chosen: Tracked) -> None:
@@ -192,6 +196,7 @@ class _Measurement:
             step_s=self.times.get(self.params),
             time_reason=self.time_reason,
             skipped=tuple(self.price.skipped),
+            complete=False,
             **self.parts,
         )
 
@@ -287,6 +292,7 @@ class _Measurement:
             tracked = self._tracked(setting.of(self.params), fake, setting.name)
             if tracked and not tracked.fault:
                 found.append(assemble.change(setting, tracked, against, self.params.card_bytes, measured=not fake))
+        found = priced(self.params, found, self.price)
         return tuple(sorted(found, key=lambda change: -change.saving_bytes))
 
     def _allocator_stops(self, chosen: Tracked) -> Allocator:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from lab.experiments.memory_timeline.clock import step_seconds
 from lab.experiments.memory_timeline.schema import Params
+from lab.experiments.memory_timeline.settings import forward_only
 from lab.quantities import seconds_text
-from lab.records.memory import Skipped
+from lab.records.memory import Change, Skipped
 
 RECOMPUTING = 1.5
 """A checkpointed step runs its forward twice."""
@@ -41,6 +44,29 @@ class Price:
         reason = f"It would take about {seconds_text(seconds)}; {seconds_text(max(left, 0.0))} are left."
         self.skipped.append(Skipped(name, reason))
         return False
+
+
+def priced(params: Params, found: Sequence[Change], price: Price) -> list[Change]:
+    """The changes with the time of a step that each costs, clocked in turns on a small network of the same kind."""
+    small, priced_knobs = small_of(params), [c for c in found if "batch" not in c.knobs]
+    if small is None or not priced_knobs or not price.affords("what the changes cost in time", 0.4 * len(found)):
+        return list(found)
+    plain, *each = step_seconds([small, *(replace(small, **c.knobs) for c in priced_knobs)])
+    ratios = {c.title: seconds.median / plain.median for c, seconds in zip(priced_knobs, each, strict=True)}
+    return [replace(c, step_ratio=ratios.get(c.title)) for c in found]
+
+
+def small_of(params: Params) -> Params | None:
+    """A small network of the same kind and recipe; None where there is none, or nothing is trained."""
+    if params.model not in ("mlp", "cnn", "gpt", "lstm", "llama") or forward_only(params):
+        return None
+    return replace(
+        params,
+        **{"layers": min(params.layers, 2), "width": 128, "heads": None, "kv_heads": None, "positions": None},
+        **{"vocabulary": min(params.vocabulary, 1000), "seq": min(params.seq, 64), "steps": 1, "predict": False},
+        batch=max(4, params.accumulate * 2),
+        leak="none",
+    )
 
 
 def _work(params: Params, fake: bool) -> float:

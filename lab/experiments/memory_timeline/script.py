@@ -158,7 +158,7 @@ def script(params: Params) -> str:
             "from torch._subclasses.fake_tensor import FakeTensorMode\n\nFakeTensorMode().__enter__()  # shapes without data\n"
         )
     parts.append(_own(params) if params.model == "own" else _built(params))
-    return "".join(parts) + _setup(params) + _loop(params) + _report(params)
+    return "".join(parts) + _setup(params) + _loop(params) + _report(params) + _message(params)
 
 
 def _built(params: Params) -> str:
@@ -255,3 +255,18 @@ def _report(params: Params) -> str:
 
 def _indent(lines: list[str]) -> list[str]:
     return [f"    {line}" for line in lines]
+
+
+_MESSAGE_PARSER = r"""
+import re
+
+print("reserved by PyTorch and not allocated, in bytes:")
+size = r"([\d.]+) ?(bytes|KiB|MiB|GiB|TiB)"
+unit = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+found = re.search(size + " is reserved by PyTorch but unallocated", MESSAGE)
+print(round(float(found[1]) * unit[found[2]]) if found else "not in this message")
+"""
+
+
+def _message(params: Params) -> str:
+    return f"MESSAGE = {params.message!r}\n{_MESSAGE_PARSER}" if params.message else ""

@@ -150,3 +150,16 @@ def test_an_older_message_and_one_without_fragmentation():
 @pytest.mark.parametrize("text", ["", "RuntimeError: shape mismatch", "Tried to allocate a lot"])
 def test_other_texts_are_no_message(text):
     assert taken_apart(text) is None
+
+
+def test_a_part_makes_no_finding_of_what_is_not_there_yet():
+    """A card that is too small: nothing is said of changes before they have been tried."""
+    seen: list[Result] = []
+    params = dataclasses.replace(SMALL, card_bytes=1 << 20, batch=2000)
+    result = memory_timeline.run(params, lambda fraction, line, part=None: seen.append(part) if part else None)
+    early = [f for f in memory_timeline.explain(seen[0]) if "fit" in f.title]
+    assert early
+    assert not any(f.repair or "No change" in f.text for f in early)
+    assert result.complete
+    assert not any(part.complete for part in seen)
+    assert all(change.step_ratio for change in result.changes if "batch" not in change.knobs)

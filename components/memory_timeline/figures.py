@@ -15,8 +15,8 @@ from components.memory_timeline.charts import memory as charts
 from components.memory_timeline.fit_view import draw_fit
 from components.memory_timeline.rulers_view import draw_message, draw_rulers
 from components.memory_timeline.timeline import memory_view
-from components.memory_timeline.timeline.scene import phase_text, short
-from lab.quantities import bytes_text, seconds_text
+from components.memory_timeline.timeline.scene import phase_text
+from lab.quantities import bytes_text, seconds_text, short_bytes_text
 from lab.records.memory import (
     CATEGORY_TEXTS,
     OOM,
@@ -98,9 +98,9 @@ def _headline(result: MemoryResult, key: str) -> None:
     peak, seconds = result.peak, result.step_s
     largest = max(peak.categories, key=peak.categories.__getitem__)
     numbers = [
-        (f"peak, {'predicted' if result.predicted else 'measured'}", short(peak.bytes), f"{peak.bytes:,} B"),
+        (f"peak, {'predicted' if result.predicted else 'measured'}", short_bytes_text(peak.bytes), f"{peak.bytes:,} B"),
         ("falls in", f"{phase_text(peak.phase)}, step {peak.step + 1}", _cut(peak.op)),
-        ("most of it", CATEGORY_TEXTS[largest], short(peak.categories[largest])),
+        ("most of it", CATEGORY_TEXTS[largest], short_bytes_text(peak.categories[largest])),
     ]
     if seconds:
         spread = f"{seconds_text(seconds.min)} to {seconds_text(seconds.max)}"
@@ -163,7 +163,7 @@ def _run_row(run: Run) -> dict[str, Any]:
         return {"setting": run.setting, "peak": f"failed: {run.failed}"}
     return {
         "setting": charts.setting_text(run),
-        "peak": short(run.peak_bytes),
+        "peak": short_bytes_text(run.peak_bytes),
         "bytes": run.peak_bytes,
         "falls in": f"{phase_text(run.peak_phase)}, {run.peak_op}",
         "step": seconds_text(seconds.median) if seconds else "not measured",
@@ -201,7 +201,7 @@ def _saved_row(tensor: SavedTensor) -> dict[str, Any]:
 def _fit(result: MemoryResult, key: str, presenter: bool) -> None:
     fit, prediction = result.fit, result.prediction
     verdict = "fits" if fit.fits else "does not fit"
-    st.markdown(f"#### {short(fit.peak_bytes)} {verdict} on a card with {short(fit.card_bytes)}")
+    st.markdown(f"#### {short_bytes_text(fit.peak_bytes)} {verdict} on a card with {short_bytes_text(fit.card_bytes)}")
     st.caption(
         f"For the kernels of {fit.device}. A CUDA card also holds the context, workspaces and rounding to blocks, "
         "so leave a margin."
@@ -252,12 +252,9 @@ def _no_cap_hit(result: MemoryResult) -> str:
 def _cap_hit(result: MemoryResult, key: str) -> None:
     hit = result.oom
     if hit is None:
-        skipped = next((left for left in result.skipped if left.name == "the run out of memory"), None)
-        st.text(
-            f"Not tried. {skipped.reason}" if skipped else "The whole training fits under this cap. Set a smaller cap."
-        )
+        st.text(_no_cap_hit(result))
         return
-    st.markdown(f"#### {hit.op} asked for {short(hit.request_bytes)} and did not get it")
+    st.markdown(f"#### {hit.op} asked for {short_bytes_text(hit.request_bytes)} and did not get it")
     place = f"{phase_text(hit.phase)} of step {hit.step + 1}, in {hit.module}"
     line = f", line {hit.line}" if hit.line else ""
     st.text(
@@ -290,7 +287,7 @@ def owners_rows(owners: Sequence[Owner]) -> list[dict[str, Any]]:
     """The largest owners as table rows."""
     return [
         {"category": CATEGORY_TEXTS[o.category], "module": o.module, "operation": o.op or o.name, "tensors": o.count,
-         "size": short(o.bytes), "bytes": o.bytes}
+         "size": short_bytes_text(o.bytes), "bytes": o.bytes}
         for o in owners
     ]  # fmt: skip
 
@@ -354,7 +351,7 @@ def _allocator(result: MemoryResult, key: str) -> None:
             "torch.cuda.empty_cache() gives cached blocks back to the driver for other programs: it frees no tensor that is alive."
         )
         return
-    rows = [{"part": name, "size": short(size), "bytes": size} for name, size in found.lines.items()]
+    rows = [{"part": name, "size": short_bytes_text(size), "bytes": size} for name, size in found.lines.items()]
     helps = {"part": "The four lines sum to what is reserved.", "size": "", "bytes": ""}
     draw_table(rows, helps, f"{key}-allocator", "")
     st.text(f"The driver counts {bytes_text(found.driver_bytes)} in use on the device, other processes included.")

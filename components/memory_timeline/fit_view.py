@@ -7,8 +7,7 @@ from typing import Any
 import streamlit as st
 
 from components.kit.tables import draw_table
-from components.memory_timeline.timeline.scene import short
-from lab.quantities import bytes_text
+from lab.quantities import bytes_text, short_bytes_text
 from lab.records.memory import Change, Fit, Shard
 
 CHANGES = {
@@ -59,9 +58,9 @@ def largest_text(fit: Fit) -> str:
 def _change_row(change: Change) -> dict[str, Any]:
     return {
         "change": change.title,
-        "peak": short(change.peak_bytes),
+        "peak": short_bytes_text(change.peak_bytes),
         "bytes": change.peak_bytes,
-        "saves": short(change.saving_bytes) if change.saving_bytes > 0 else "nothing",
+        "saves": short_bytes_text(change.saving_bytes) if change.saving_bytes > 0 else "nothing",
         "fits": "yes" if change.fits else "no",
         "time": f"×{change.step_ratio:.2f}" if change.step_ratio else "not clocked",
         "known from": "run" if change.measured else "prediction",
@@ -72,7 +71,7 @@ def _shard_row(shard: Shard) -> dict[str, Any]:
     return {
         "ZeRO stage": shard.stage,
         "ranks": shard.ranks,
-        "peak of a rank": short(shard.peak_bytes),
+        "peak of a rank": short_bytes_text(shard.peak_bytes),
         "bytes": shard.peak_bytes,
         "fits": "yes" if shard.fits else "no",
         "sent in a step": bytes_text(shard.sent_bytes),

@@ -9,8 +9,7 @@ import streamlit as st
 from components.kit.palette import Theme
 from components.kit.tables import draw_table
 from components.memory_timeline.charts.rulers import rulers_chart
-from components.memory_timeline.timeline.scene import short
-from lab.quantities import bytes_text
+from lab.quantities import bytes_text, short_bytes_text
 from lab.records.memory import AllocatorModel, OomMessage
 
 RULERS = {
@@ -48,7 +47,7 @@ def failure_text(model: AllocatorModel) -> str:
     asked, free = model.failed_request_bytes, model.failed_free_bytes
     verdict = "enough in sum, but in no one piece: fragmentation" if free >= asked else "too little in any arrangement"
     return (
-        f"With {kind} segments, a device of {short(model.needed_bytes - (2 << 20))} fails at a request of {bytes_text(asked)}, "
+        f"With {kind} segments, a device of {short_bytes_text(model.needed_bytes - (2 << 20))} fails at a request of {bytes_text(asked)}, "
         f"with {bytes_text(model.failed_allocated_bytes)} allocated and {bytes_text(free)} not: {verdict}."
     )
 
@@ -68,7 +67,8 @@ def draw_message(message: OomMessage, key: str) -> None:
     """The numbers of a pasted message."""
     st.markdown("**Your message, number by number**")
     rows = [
-        {"number": n.name, "size": short(n.bytes), "bytes": n.bytes, "what it is": n.meaning} for n in message.numbers
+        {"number": n.name, "size": short_bytes_text(n.bytes), "bytes": n.bytes, "what it is": n.meaning}
+        for n in message.numbers
     ]
     draw_table(rows, MESSAGE, f"{key}-message", "")
     st.text(f"{message.verdict} {message.repair}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,7 +12,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from lab.workloads.models import Task
-from lab.workloads.training_step import Recipe, make_optimizer
+from lab.workloads.precision import autocast
+from lab.workloads.training_step import Recipe, optimizer_of
 
 PARTS = ("data_loading", "copy_to_device", "forward", "backward", "optimizer", "synchronisation")
 """In the order in which a step runs them."""
@@ -57,7 +58,7 @@ class Samples(Dataset):
         return self.inputs[at], self.target[at]
 
 
-class Step(Protocol):
+class TimedStep(Protocol):
     """``step(mark)`` runs one training step, each part inside ``mark(part)``; ``close`` ends its loader's processes."""
 
     def __call__(self, mark: Mark) -> None: ...
@@ -68,13 +69,12 @@ class _Trainer:
     """Forward, backward and optimizer around a model that is already where it should be."""
 
     def __init__(self, model: torch.nn.Module, recipe: Recipe, device: str) -> None:
-        self._device, self._set_to_none = device, recipe.set_to_none
-        self._dtype = {"bf16_autocast": torch.bfloat16, "fp16_autocast": torch.float16}.get(recipe.precision)
-        self._optimizer = make_optimizer(model, recipe)
+        self._device, self._precision, self._set_to_none = device, recipe.precision, recipe.set_to_none
+        self._optimizer = optimizer_of(model, recipe)
         self._scaler = torch.amp.GradScaler(device, enabled=recipe.precision == "fp16_autocast")
 
     def train(self, loss_of: Callable[[], torch.Tensor], mark: Mark) -> None:
-        with mark("forward"), torch.autocast(self._device, self._dtype) if self._dtype else nullcontext():
+        with mark("forward"), autocast(self._device, self._precision):
             loss = loss_of()
         with mark("backward"):
             self._scaler.scale(loss).backward()

@@ -19,7 +19,7 @@ from lab.program.trained import model_of
 from lab.torch_private import FakeMode
 from lab.workloads import known_models, models
 from lab.workloads.checkpointing import are_equal, repeated_blocks, under_checkpoint
-from lab.workloads.training_step import Loss, Recipe, Task, Training
+from lab.workloads.training_step import Loss, MicroBatches, Recipe, Training
 
 
 @dataclass
@@ -56,7 +56,7 @@ def build(params: Params, blocks: int | None = None) -> Subject:
     model, segments = _checkpointed(model, params)
     parts = zip(x.tensor_split(params.accumulate), made.target.tensor_split(params.accumulate), strict=True)
     losses: list[Loss] = [lambda x=x, y=y: made.criterion(model(x), y) for x, y in parts]
-    task = Task(model, {"x": x, "target": made.target}, losses)
+    task = MicroBatches(model, {"x": x, "target": made.target}, losses)
     return Subject(Training(task, recipe(params)), segments)
 
 
@@ -103,7 +103,7 @@ def _own_training(params: Params, ran: program.Ran, blocks: int | None) -> Subje
     else:
         losses = [own_model({**names, "batch": part}).loss for part in parts]
     inputs = {f"batch[{number}]": tensor for number, tensor in enumerate(_tensors(whole.batch))}
-    return Subject(Training(Task(model, inputs, losses), recipe(params)), segments, ran)
+    return Subject(Training(MicroBatches(model, inputs, losses), recipe(params)), segments, ran)
 
 
 def _checkpointed(model: nn.Module, params: Params) -> tuple[nn.Module, int]:

@@ -42,7 +42,7 @@ from lab.program.explain import is_missing_kernel
 from lab.records.profiling import Iteration
 from lab.records.program import SILENT
 from lab.torch_private import require
-from lab.workloads.profiled_step import Step
+from lab.workloads.profiled_step import TimedStep
 
 EVENTS = 100_000
 """Of all profiled steps: some 100 MB in memory."""
@@ -93,7 +93,7 @@ def _measure(params: Params, found: Subject, report: Report) -> Measured:
     return measured
 
 
-def _warm_up(params: Params, step: Step, measured: Measured, deadline: float, report: Report) -> None:
+def _warm_up(params: Params, step: TimedStep, measured: Measured, deadline: float, report: Report) -> None:
     for number in range(1 + params.warmup):
         if number and time.monotonic() > deadline:
             measured.cut = "The warm-up was ended: the steps are too slow to run all of them."
@@ -107,7 +107,7 @@ def _warm_up(params: Params, step: Step, measured: Measured, deadline: float, re
         measured.iterations.append(Iteration(kind, clocked_step(clock.seconds, total_s), total_s))
 
 
-def _repeat(params: Params, step: Step, measured: Measured, deadline: float, report: Report) -> None:
+def _repeat(params: Params, step: TimedStep, measured: Measured, deadline: float, report: Report) -> None:
     events = 0
     for number in range(params.steps):
         if number and time.monotonic() > deadline:
@@ -137,7 +137,7 @@ def _repeat(params: Params, step: Step, measured: Measured, deadline: float, rep
         measured.iterations.append(Iteration("profiled", parts, parts.total_s))
 
 
-def _mark(params: Params, step: Step, measured: Measured) -> None:
+def _mark(params: Params, step: TimedStep, measured: Measured) -> None:
     session, marks = OpSession(params.device, memory=False), CallMarks(FILES)
     with session, marks, record_function(ROOT):
         step(record_function)

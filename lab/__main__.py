@@ -1,7 +1,7 @@
 """The command line: ``python -m lab list | run | check``.
 
 Exit status: 0 also when a visitor's program failed (the error is in the answer), 1 for a fault of the lab or a failed
-check, 2 for bad arguments, with one line that says what is wrong.
+check, 2 for bad arguments, with one line that says what is wrong, 3 where checks hold and some cannot be made here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import pkgutil
 import platform
 import sys
 from collections.abc import Iterable, Iterator
@@ -17,7 +16,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
-import lab.experiments
 from lab import check, wire
 from lab.contract import Fault, ParamsError, headline, knobs, program_knob
 from lab.execution.executor import Executor, Job
@@ -47,22 +45,18 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="list | run | check")
     commands.add_parser("list", help="experiments, one line each").set_defaults(command=_list)
     run = commands.add_parser("run", help="run one experiment, or one request a line of a file")
-    run.add_argument("name", choices=_names(), metavar="NAME")
+    run.add_argument("name", choices=check.names(), metavar="NAME")
     run.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="settings")
     run.add_argument("--code", metavar="FILE", help="a program; - reads standard input")
     run.add_argument("--batch", metavar="FILE", help="one JSON object of knobs a line; - reads standard input")
     run.add_argument("--device", choices=("cpu", "cuda"))
     run.add_argument("--json", action="store_true", help="print one JSON object")
     run.set_defaults(command=_run)
-    checks = commands.add_parser("check", help="every instrument against its oracle on this host")
+    checks = commands.add_parser("check", help="every instrument and every lesson against its oracle on this host")
     checks.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     checks.add_argument("--json", action="store_true", help="print one JSON object")
     checks.set_defaults(command=_check)
     return parser
-
-
-def _names() -> list[str]:
-    return sorted(module.name for module in pkgutil.iter_modules(lab.experiments.__path__))
 
 
 def _experiment(name: str) -> Any:
@@ -70,7 +64,7 @@ def _experiment(name: str) -> Any:
 
 
 def _list(given: argparse.Namespace) -> int:
-    for name in _names():
+    for name in check.names():
         print(f"{name}  {(_experiment(name).__doc__ or '').splitlines()[0]}")
     return 0
 
@@ -190,16 +184,19 @@ def _words(answer: dict[str, Any]) -> Iterable[str]:
 
 
 def _check(given: argparse.Namespace) -> int:
+    """0: everything holds; 1: something is wrong; 3: nothing is wrong, and something is not available here."""
     outcomes = check.run_checks(given.device)
-    failed = [outcome for outcome in outcomes if not outcome.ok]
+    wrong = [outcome for outcome in outcomes if not outcome.ok and outcome.available]
+    refused = [outcome for outcome in outcomes if not outcome.available]
     if given.json:
-        print(wire.dumps({"device": given.device, "ok": not failed, "checks": outcomes}))
+        print(wire.dumps({"device": given.device, "ok": not wrong and not refused, "checks": outcomes}))
     else:
         for outcome in outcomes:
-            print(
-                f"{'ok    ' if outcome.ok else 'FAILED'}  {outcome.name}{f': {outcome.detail}' if outcome.detail else ''}"
-            )
-    return 1 if failed else 0
+            word = "ok    " if outcome.ok else "FAILED" if outcome.available else "NOT AVAILABLE"
+            print(f"{word}  {outcome.name}{f': {outcome.detail}' if outcome.detail else ''}")
+        held = sum(outcome.ok for outcome in outcomes)
+        print(f"torch {metadata.version('torch')}: {held} hold, {len(wrong)} failed, {len(refused)} not available")
+    return 1 if wrong else 3 if refused else 0
 
 
 if __name__ == "__main__":

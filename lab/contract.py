@@ -1,6 +1,6 @@
 """What an experiment is.
 
-An experiment is a module in ``lab.experiments`` with six names, two more where they are needed, and no base class:
+An experiment is a module in ``lab.experiments`` with six names, three more where they are needed, and no base class:
 
 * ``Params``   frozen dataclass; every field is a knob: default, limits, unit, and a string under it that says what it means;
 * ``Result``   frozen dataclass of plain data, ready to draw; never a tensor. NaN and infinity are data;
@@ -12,7 +12,8 @@ An experiment is a module in ``lab.experiments`` with six names, two more where 
 * ``offered(values, knob) -> Knob | None``   optional: the knob as it is offered beside the values of all knobs, None where
   it does not matter, fewer choices where they do not fit. Without it every knob always matters;
 * ``headline(result) -> Mapping[str, float]``   optional: the numbers by which two runs are compared, units in their names
-  (``peak_bytes``, ``step_s``). Without it there are none.
+  (``peak_bytes``, ``step_s``). Without it there are none;
+* ``agreement``   optional: an ``Agreement``, how near the scripts of the lessons come to the measured numbers.
 
 The executor finds both types in ``run``'s annotations.
 """
@@ -23,7 +24,7 @@ import ast
 import inspect
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Literal, Protocol, get_args, get_type_hints
@@ -224,6 +225,18 @@ def headline(experiment: Any, result: Any) -> Mapping[str, float]:
     return experiment.headline(result) if hasattr(experiment, "headline") else {}
 
 
+def apply_edits(source: str, edits: Sequence[Edit]) -> str | None:
+    """``source`` with all ``edits``; None where a line is not the one that an edit expects, or two edit the same."""
+    lines = source.split("\n")
+    if not edits or len({edit.line for edit in edits}) < len(edits):
+        return None
+    for edit in edits:
+        if not 0 < edit.line <= len(lines) or lines[edit.line - 1].rstrip("\r") != edit.old or edit.new == edit.old:
+            return None
+        lines[edit.line - 1] = edit.new
+    return "\n".join(lines)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """One thing to notice, computed from a result. All texts are plain text: they may quote a visitor's program."""
@@ -267,6 +280,37 @@ class Fault:
     """What to do next."""
     sites: tuple[Site, ...] = ()
     """The lines that take part, the one to blame first."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How near the last line that a lesson's script prints must come to the lesson's evidence."""
+
+    relative: float = 1e-5
+    absolute: float = 1e-9
+    factor: float | None = None
+    """For times, instead of both: neither number is more than so many times the other."""
+    factors: Mapping[str, float] = field(default_factory=dict)
+    """Title of a lesson -> its own factor."""
+    smaller: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Title of a lesson -> knobs that keep it short where both are run only to be compared."""
+
+    def timed(self, title: str) -> bool:
+        """Whether the numbers are times, which a busy machine disturbs."""
+        return self.factors.get(title, self.factor) is not None
+
+    def holds(self, title: str, measured: float, printed: float) -> bool:
+        """``measured`` is the evidence of the lesson ``title``, ``printed`` what its script says."""
+        factor = self.factors.get(title, self.factor)
+        if factor is not None:
+            return measured / factor <= printed <= measured * factor
+        near = abs(measured - printed) <= max(self.relative * max(abs(measured), abs(printed)), self.absolute)
+        return near or measured == printed or (math.isnan(measured) and math.isnan(printed))
+
+
+def agreement(experiment: Any) -> Agreement:
+    """How near the scripts of the experiment's lessons come."""
+    return getattr(experiment, "agreement", Agreement())
 
 
 @dataclass(frozen=True)

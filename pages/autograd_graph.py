@@ -18,7 +18,14 @@ with experiment_page(
 ) as page:
     for side in page.sides():
         graph_view(
-            side.result, program=side.params.code, key=f"{side.key}-graph", height=640, presenter=page.presenting
+            side.result,
+            program=side.params.code,
+            key=f"{side.key}-graph",
+            height=640,
+            presenter=page.presenting,
+            sites=side.sites,
+            beside=side.beside.result if side.beside else None,
+            pointed_at=page.side is not None and side.job is page.side.job,
         )
     if page.side:
         with page.aside:

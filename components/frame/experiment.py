@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -21,7 +21,7 @@ from components.frame.code_editor import code_editor
 from components.frame.compare import differences, pin_button, pinned
 from components.frame.controls import controls
 from components.frame.execution import executor
-from components.frame.findings import end_of_run, findings, program_fault
+from components.frame.findings import end_of_run, findings, marked_sites, program_fault
 from components.frame.page_bar import page_bar, presenting
 from components.frame.page_state import PageState
 from components.frame.predict import answer, ask, covered, predict_toggle
@@ -30,7 +30,7 @@ from components.frame.share_link import lesson_of
 from components.frame.style import dim, page_style
 from components.frame.take_away import device_name, footer, interview_desk, show_the_code, the_idea
 from components.navigation import prefix_of
-from lab.contract import Fault, Lesson, Report
+from lab.contract import Fault, Lesson, Report, Site
 from lab.execution.executor import Job
 
 R = TypeVar("R")
@@ -51,6 +51,8 @@ class Side(Generic[R]):
     job: Job
     key: str
     """Prefix for the keys of what is drawn."""
+    beside: Job | None = None
+    """The result that is drawn next to it."""
 
     @property
     def result(self) -> R:
@@ -59,6 +61,11 @@ class Side(Generic[R]):
     @property
     def params(self) -> Any:
         return self.job.params
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """Lines that take part in what is told first of it."""
+        return marked_sites(getattr(self.job.result, "fault", None), self.job.findings)
 
 
 @dataclass(frozen=True)
@@ -88,7 +95,7 @@ class ExperimentPage(Generic[R]):
         for name, side, column in zip("AB", (self.pinned, self.side), st.columns(2), strict=True):
             with column:
                 st.markdown(f"**{name}**")
-                yield side
+                yield replace(side, beside=(self.side if side is self.pinned else self.pinned).job)
         differences(self.state, self.pinned.job, self.side.job)
 
 
@@ -173,10 +180,20 @@ def _controls(state: PageState, outcome: Outcome, lesson: Lesson | None, in_sigh
                 revision=state.get("revision", 0),
                 label="Program",
                 error_line=fault.line if fault else None,
+                marks=_marks(state, outcome, fault),
             )
         else:
             run_button(state)
         controls(state, in_sight)
+
+
+def _marks(state: PageState, outcome: Outcome, fault: Fault | None) -> list[dict[str, Any]]:
+    """Lines of the program that was run that take part in what is told of it, for the editor."""
+    if outcome.shown is None or state.program is None or outcome.without_result:
+        return []
+    rows = getattr(outcome.shown.params, state.program.name).split("\n")
+    sites = {site.line: rank for rank, site in reversed(list(enumerate(marked_sites(fault, outcome.shown.findings))))}
+    return [{"line": n, "rank": rank, "row": rows[n - 1]} for n, rank in sites.items() if 0 < n <= len(rows)]
 
 
 def _presets(state: PageState, lesson: Lesson | None) -> None:
@@ -209,7 +226,8 @@ def _aside(state: PageState, outcome: Outcome, lesson: Lesson | None, hidden: bo
             end_of_run(outcome.job.state, fault)
         elif fault:
             ended = "Your program stopped" if state.offers_program else "PyTorch refuses this"
-            found = program_fault(fault, found, ended)
+            others = program_fault(state, fault, found, ended)
+            found = found if presenting() else others  # before a group the card is one of the findings
     aside = st.container(key="page-aside")
     with st.container(key="page-findings"):
         if outcome.shown and not hidden:

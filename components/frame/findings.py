@@ -8,10 +8,13 @@ from contextlib import suppress
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from components.frame.page_bar import presenting
 from components.frame.page_state import PageState
-from lab.contract import Fault, Finding, Knob, ParamsError, Site
+from components.frame.running import look
+from components.frame.site_list import site_list
+from lab.contract import Edit, Fault, Finding, Knob, ParamsError, Site, apply_edits
 from lab.execution.executor import State
 from lab.quantities import evidence_name, evidence_text
 
@@ -52,10 +55,11 @@ def _card(state: PageState, finding: Finding, key: str) -> None:
         with st.container(key=f"{key}-title"):
             st.text(finding.title)
         st.text(finding.text)
-        _sites(finding.sites)
+        site_list(finding.sites, key=f"{key}-sites")
         _evidence(finding.evidence, key)
         _repair(finding.repair)
         _offer_change(state, finding.change, key)
+        _offer_edits(state, finding, key)
 
 
 def _offer_change(state: PageState, change: Mapping[str, Any], key: str) -> None:
@@ -64,6 +68,44 @@ def _offer_change(state: PageState, change: Mapping[str, Any], key: str) -> None
     if values:
         words = ", ".join(f"{state.knobs[name].label} = {value}" for name, value in values.items())
         st.button(f"Set {words}", key=f"{key}-change", icon=":material/build:", on_click=_change, args=(state, values))
+
+
+def _offer_edits(state: PageState, finding: Finding, key: str) -> None:
+    """The changed lines and one click that changes them; only for a program that was run with them."""
+    if not (finding.edits and finding.edit_tested and state.program):
+        return
+    with st.container(key=f"{key}-diff"):
+        st.code(diff_text(finding.edits), language="diff", wrap_lines=True)
+    st.button(
+        "Apply and compare",
+        key=f"{key}-apply",
+        icon=":material/difference:",
+        help="Changes these lines in the editor, runs the program, and shows both results side by side. "
+        "The changed program has been run: it ended clean.",
+        on_click=_apply,
+        args=(state, finding.edits),
+    )
+
+
+def diff_text(edits: Sequence[Edit]) -> str:
+    """Each edit as the old line behind "-" and the new ones behind "+"."""
+    parts = ([f"- {edit.old}", *(f"+ {line}" for line in edit.new.split("\n"))] for edit in edits)
+    return "\n".join(line for part in parts for line in part)
+
+
+def _apply(state: PageState, edits: Sequence[Edit]) -> None:
+    """Change the program that was run, run it, and hold what is shown as A."""
+    job = look(state.get("shown"))
+    if job is None or state.program is None:
+        return
+    ran = {name: getattr(job.params, name) for name in state.knobs}
+    edited = apply_edits(ran[state.program.name], edits)
+    if edited is None:
+        return
+    state.replace(state.values | ran | {state.program.name: edited})
+    state.set("pinned", job.id)
+    state.set("waiting", False)
+    state.set("run", "repair")
 
 
 def settable(known: Mapping[str, Knob], change: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,15 +132,32 @@ def end_of_run(state: State, fault: Fault | None) -> None:
     _fault_card(cause, _ENDS[state], {})
 
 
-def program_fault(fault: Fault, found: Sequence[Finding], ended: str) -> tuple[Finding, ...]:
+def program_fault(state: PageState, fault: Fault, found: Sequence[Finding], ended: str) -> tuple[Finding, ...]:
     """The card of what stopped early; ``ended`` says what did. Returns the findings that it does not say already."""
-    same = [f for f in found if f.level == "fault" and (f.line, f.text) == (fault.line, fault.explanation)]
-    _fault_card(fault, ended, {} if not same or "message" in same[0].evidence else same[0].evidence)
+    same = [f for f in found if _says(f, fault)]
+    evidence = {name: value for name, value in (same[0].evidence if same else {}).items() if name != "message"}
+    with _fault_card(fault, ended, evidence):
+        if same:
+            _offer_edits(state, same[0], "finding-end")
     return tuple(finding for finding in found if finding not in same)
 
 
-def _fault_card(fault: Fault, ended: str, evidence: Mapping[str, Any]) -> None:
-    with st.container(border=True, key="finding-end", gap="xsmall"):
+def _says(finding: Finding, fault: Fault) -> bool:
+    """Whether a finding is about this fault and says no more than it."""
+    text = fault.explanation or fault.message
+    return finding.level == "fault" and finding.line == fault.line and text.startswith(finding.text.removesuffix("…"))
+
+
+def marked_sites(fault: Fault | None, found: Sequence[Finding]) -> tuple[Site, ...]:
+    """The sites of the fault, else of the first finding that is more than a fact."""
+    if fault and fault.sites:
+        return fault.sites
+    return next((f.sites for f in found if f.sites and f.level != "fact"), ())
+
+
+def _fault_card(fault: Fault, ended: str, evidence: Mapping[str, Any]) -> DeltaGenerator:
+    card = st.container(border=True, key="finding-end", gap="xsmall")
+    with card:
         _head("error", ended, "red", fault.line)
         if fault.type in _BY_THE_LAB:
             st.text(fault.message)
@@ -106,20 +165,10 @@ def _fault_card(fault: Fault, ended: str, evidence: Mapping[str, Any]) -> None:
             st.code(f"{fault.type}: {fault.message}", language=None, wrap_lines=True)
         if fault.explanation:
             st.text(fault.explanation)
-        _sites(fault.sites)
+        site_list(fault.sites, key="finding-end-sites")
         _evidence(evidence, "finding-end")
         _repair(fault.repair)
-
-
-def _sites(sites: Sequence[Site]) -> None:
-    if sites:
-        st.text("\n".join(map(site_text, sites)))
-
-
-def site_text(site: Site) -> str:
-    """ "line 4 · overwritten here · p · version 0 → version 1"."""
-    change = " → ".join(str(value) for value in (site.before, site.after) if value is not None)
-    return " · ".join(part for part in (f"line {site.line}", site.role, site.tensor, change) if part)
+    return card
 
 
 def _evidence(evidence: Mapping[str, Any], key: str) -> None:

@@ -108,9 +108,12 @@ class PageState:
         sent = last_sent(self.key("editor"))
         if not self.program or sent is None or list(sent) == self.get("sent"):
             return
-        if sent.run != (self.get("sent") or ["", 0])[1]:
-            self.press_run()
+        before = self.get("sent") or ["", 0]
         self.set("sent", list(sent))
+        if sent.revision is not None and sent.revision < self.get("revision", 0):
+            return  # typed over a text that has been replaced since
+        if sent.run != before[1]:
+            self.press_run()
         self.set("values", self.values | {self.program.name: sent.text})
 
     @property

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import altair as alt
 import streamlit as st
 
-from components.gradient_flow.charts import clipping, depth
+from components.gradient_flow.charts import clipping, depth, over_time
 from components.gradient_flow.training_map import KEYS, training_map
 from components.kit.palette import Theme
 from lab.quantities import number_text, seconds_text
@@ -26,7 +26,7 @@ class Picked(NamedTuple):
     statistic: str = "norm"
 
 
-VIEWS = ("Depth", "Training", "Clipping", "Shares")
+VIEWS = ("Depth", "Training", "Clipping", "Shares", "Over time")
 
 
 def theme() -> Theme:
@@ -38,7 +38,9 @@ def pick(key: str, results: Sequence[GradientResult]) -> Picked:
     """The view, of which only one is drawn; for the view over depth also what is drawn."""
     clips = any(result.clipping.kind != "none" for result in results)
     with st.container(horizontal=True, vertical_alignment="center", key=f"{key}-pick"):
-        views = [name for name in VIEWS if clips or name != "Clipping"]
+        recurrent = any(result.over_time for result in results)
+        left_out = {*(() if clips else ("Clipping",)), *(() if recurrent else ("Over time",))}
+        views = [name for name in VIEWS if name not in left_out]
         view = st.segmented_control(
             "View", views, default="Depth", required=True, key=f"{key}-view", label_visibility="collapsed"
         )
@@ -78,6 +80,8 @@ def draw(
         )
     elif picked.view == "Training":
         training_map(result, key=f"{key}-map", presenter=presenter)
+    elif picked.view == "Over time":
+        _over_time(result, key, height, 18 if presenter else 12)
     elif picked.view == "Shares":
         _shares(result, key, height)
     else:
@@ -91,6 +95,13 @@ def _shares(result: GradientResult, key: str, height: int) -> None:
         st.text("No share was measured: no activation function with bounds, and no gradient.")
     else:
         _chart(chart, key, "shares")
+
+
+def _over_time(result: GradientResult, key: str, height: int, font_px: int) -> None:
+    if result.over_time:
+        _chart(over_time.over_time_chart(result.over_time, theme(), height=height, font_px=font_px), key, "time")
+    else:
+        st.text("This model has no recurrent module that ran on a sequence.")
 
 
 def _clipping(result: GradientResult, key: str, height: int) -> None:
@@ -177,7 +188,24 @@ def _share_numbers(result: GradientResult) -> list[tuple[str, str, str]]:
     return numbers
 
 
-_NUMBERS = {"Depth": _depth_numbers, "Training": _training_numbers, "Clipping": _clip_numbers, "Shares": _share_numbers}
+def _time_numbers(result: GradientResult) -> list[tuple[str, str, str]]:
+    return [
+        (
+            "First / last time step",
+            text(row.norms[0] / row.norms[-1] if row.norms[-1] else None),
+            f"at the input of {row.name}",
+        )
+        for row in result.over_time[:3]
+    ]
+
+
+_NUMBERS = {
+    "Depth": _depth_numbers,
+    "Training": _training_numbers,
+    "Clipping": _clip_numbers,
+    "Shares": _share_numbers,
+    "Over time": _time_numbers,
+}
 
 
 def _conditions(result: GradientResult) -> None:

@@ -1,29 +1,15 @@
-"""Edits of a program: applied to its text, and those that are never offered because they only silence an error."""
+"""Edits of a program that are never offered, because they only silence an error."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
-
-from lab.contract import Edit
+from collections.abc import Iterator
 
 _MAKES = {
     *("tensor", "as_tensor", "rand", "randn", "zeros", "ones", "full", "arange", "linspace", "empty", "eye"),
     *("rand_like", "randn_like", "zeros_like", "ones_like", "from_numpy", "randint", "normal", "logspace"),
 }
 """Functions of torch that make a tensor out of nothing that has a history."""
-
-
-def apply_edits(source: str, edits: Sequence[Edit]) -> str | None:
-    """``source`` with all ``edits``; None where a line is not the one that an edit expects, or two edit the same."""
-    lines = source.split("\n")
-    if not edits or len({edit.line for edit in edits}) < len(edits):
-        return None
-    for edit in edits:
-        if not 0 < edit.line <= len(lines) or lines[edit.line - 1].rstrip("\r") != edit.old or edit.new == edit.old:
-            return None
-        lines[edit.line - 1] = edit.new
-    return "\n".join(lines)
 
 
 def why_never(source: str, edited: str) -> str:

@@ -356,7 +356,7 @@ _PYTHON = (
         "Walk with a loop and a list of what is left to do.",
     ),
     Row(
-        r"^ModuleNotFoundError: No module named 'torch\._",
+        r"^ModuleNotFoundError: No module named 'torch\.",
         "This part of torch is read from a file on first use, and a program here has no files. torch.compile needs files and a compiler.",
         "Leave out what compiles, exports or starts workers; or run the lab with LAB_TYPED_CODE=trusted on your own machine.",
     ),
@@ -364,6 +364,21 @@ _PYTHON = (
         _WORKERS,
         "Workers of a DataLoader are processes of their own, and a program here has one process.",
         "Set num_workers=0: the data is then loaded in this process.",
+    ),
+    Row(
+        r"can't start new thread",
+        "A program here has one thread and one process; an executor or a pool would start more.",
+        "Do the work in a plain loop.",
+    ),
+    Row(
+        r"cannot set number of interop threads",
+        "The lab has set the number of threads before the program began; torch takes it once.",
+        "Leave out this line.",
+    ),
+    Row(
+        r"Torch not compiled with CUDA enabled|No CUDA GPUs are available|Found no NVIDIA driver",
+        "This run has the CPU alone, and the program asks for CUDA by name.",
+        'Write device = "cuda" if torch.cuda.is_available() else "cpu", and use device everywhere.',
     ),
     Row(
         r"Parent directory .* does not exist|open file failed",

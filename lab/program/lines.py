@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import linecache
 import types
 
@@ -13,6 +14,16 @@ FILE = "<program>"
 def remember(source: str) -> None:
     """Let tracebacks, ``inspect.getsource`` and ``assigned_line`` find the text of the program."""
     linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
+
+
+def program_tree() -> ast.Module:
+    """The running program, parsed. The same object for the same text."""
+    return _parsed("".join(linecache.getlines(FILE)))
+
+
+@functools.lru_cache(1)
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source, FILE)
 
 
 def program_line(trace: types.TracebackType | None) -> int | None:
@@ -28,7 +39,7 @@ def program_line(trace: types.TracebackType | None) -> int | None:
 def assigned_line(name: str) -> int | None:
     """The line of the running program that last gave ``name`` a value at the top level."""
     line = None
-    for node in ast.parse("".join(linecache.getlines(FILE))).body:
+    for node in program_tree().body:
         match node:
             case ast.Assign(targets=targets) if any(isinstance(t, ast.Name) and t.id == name for t in targets):
                 line = node.lineno

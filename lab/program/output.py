@@ -34,12 +34,15 @@ class Output(io.TextIOBase):
         self.left = limit_bytes
         self.limit = limit_bytes
         self.warned: list[Warned] = []
+        self._ends_program = True
 
     def write(self, text: str) -> int:
         data = text.encode(errors="replace")
         if len(data) > self.left:
             self.parts.append(data[: self.left].decode(errors="ignore"))
             self.left = 0
+            if not self._ends_program:
+                return len(text)
             raise OutputLimit(f"The program printed more than {self.limit:,} bytes.")
         self.parts.append(text)
         self.left -= len(data)
@@ -56,6 +59,13 @@ class Output(io.TextIOBase):
             warnings.simplefilter("ignore", DeprecationWarning)  # as Python does: not a library's, only the program's
             warnings.filterwarnings("always", category=DeprecationWarning, module="__main__")
             warnings.showwarning = self._note_warning
+            yield
+
+    @contextlib.contextmanager
+    def printing(self) -> Iterator[None]:
+        """After the program: what is printed inside comes here as long as there is room."""
+        self._ends_program = False
+        with contextlib.redirect_stdout(self), contextlib.redirect_stderr(self):
             yield
 
     def said(self, echo: str = "") -> Said:

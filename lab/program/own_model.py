@@ -29,8 +29,8 @@ model = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh()
 batch = (torch.randn(32, 16), torch.randint(0, 4, (32,)))
 """
 """A short program that is complete: integer targets, so its loss is cross-entropy."""
-_TARGETS = ("target", "targets", "label", "labels", "y")
-_MODELS = ("model", "net", "network")
+TARGETS = ("target", "targets", "label", "labels", "y")
+MODELS = ("model", "net", "network")
 _PAIRS = (
     *(
         ("x", "y"),
@@ -70,6 +70,8 @@ class OwnModel:
     """Runs the model and returns the scalar loss. Raises OwnModelError, and whatever the visitor's code raises."""
     loss_name: str
     """The rule in words: cross-entropy, mean squared error, mean square of the output, or the program's own."""
+    loss_of: Callable[[torch.nn.Module, Any], Callable[[], torch.Tensor]] | None = None
+    """``loss`` for another module in its place and a part of the batch; None where ``own_model`` makes it from the names."""
 
 
 def own_model(names: Mapping[str, Any]) -> OwnModel:
@@ -77,7 +79,7 @@ def own_model(names: Mapping[str, Any]) -> OwnModel:
     model, batch = _module(names), _batch(names)
     inputs, target = _split(batch, model)
     rule, loss_name = _loss_rule(_given_loss(names), model, batch, inputs, target)
-    return OwnModel(model, batch, inputs, target, lambda: _scalar(rule()), loss_name)
+    return OwnModel(model, batch, inputs, target, lambda: scalar(rule()), loss_name)
 
 
 def first_tensor(output: Any) -> torch.Tensor:
@@ -102,7 +104,7 @@ def _parts(output: Any) -> dict[Any, Any]:
     return dict(vars(output)) if is_dataclass(output) else {}
 
 
-def _returned_loss(output: Any) -> torch.Tensor | None:
+def returned_loss(output: Any) -> torch.Tensor | None:
     """The loss in what a model returned: a scalar with a graph, alone or beside the logits."""
     parts = {"loss": output} if isinstance(output, torch.Tensor) else _parts(output)
     named = parts.get("loss")
@@ -113,7 +115,7 @@ def _returned_loss(output: Any) -> torch.Tensor | None:
 
 
 def _module(names: Mapping[str, Any]) -> torch.nn.Module:
-    model = next((names[name] for name in _MODELS if names.get(name) is not None), None)
+    model = next((names[name] for name in MODELS if names.get(name) is not None), None)
     if model is None:
         return _only_module(names)
     if not isinstance(model, torch.nn.Module):
@@ -181,8 +183,8 @@ def _split(batch: Any, model: torch.nn.Module) -> tuple[tuple[Any, ...], torch.T
     if isinstance(batch, torch.Tensor):
         return (batch,), None
     if isinstance(batch, Mapping):
-        target = next((batch[name] for name in _TARGETS if name in batch), None)
-        return _by_name({k: v for k, v in batch.items() if k not in _TARGETS or k in _parameters(model)}, model), target
+        target = next((batch[name] for name in TARGETS if name in batch), None)
+        return _by_name({k: v for k, v in batch.items() if k not in TARGETS or k in _parameters(model)}, model), target
     if isinstance(batch, (tuple, list)) and batch:
         *inputs, target = batch if len(batch) > 1 else (*batch, None)
         nested = len(inputs) == 1 and isinstance(inputs[0], (tuple, list))
@@ -205,7 +207,7 @@ def _takes_target(model: torch.nn.Module, given: int) -> bool:
     positional = [p for p in _parameters(model).values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if given >= len(positional):
         return False
-    return positional[given].default is inspect.Parameter.empty or positional[given].name in _TARGETS
+    return positional[given].default is inspect.Parameter.empty or positional[given].name in TARGETS
 
 
 def _by_name(given: dict[str, Any], model: torch.nn.Module) -> tuple[Any, ...]:
@@ -240,7 +242,7 @@ def _loss_rule(
 
     def rule() -> Any:
         output = model(*inputs)
-        told = _returned_loss(output)
+        told = returned_loss(output)
         return by_target(first_tensor(output)) if told is None else told
 
     return rule, f"the loss that the model returns, else {name}"
@@ -282,7 +284,7 @@ def _cross_entropy(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(output, target)
 
 
-def _scalar(value: Any) -> torch.Tensor:
+def scalar(value: Any) -> torch.Tensor:
     if not isinstance(value, torch.Tensor):
         raise OwnModelError(f"loss returned {type(value).__name__}. Return a tensor.", assigned_line("loss"))
     if value.numel() != 1:

@@ -19,11 +19,11 @@ from typing import Any
 
 import torch
 
-from lab.contract import Edit
+from lab.contract import Edit, apply_edits
 from lab.instruments.describing.names import named_tensors
 from lab.instruments.describing.values import tensor_value
 from lab.instruments.graph.nudged_run import ComparedPass, Enough, NudgedRun, difference
-from lab.program.edits import adds_retain_graph, apply_edits, why_never
+from lab.program.edits import adds_retain_graph, why_never
 from lab.program.lines import FILE, remember
 from lab.program.run import Ran, namespace, run_program, torch_defaults
 from lab.records.program import Repair

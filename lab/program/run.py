@@ -6,6 +6,7 @@ import ast
 import contextlib
 import random
 import sys
+import traceback
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,10 +18,11 @@ import torch
 from lab.contract import program_knob
 from lab.instruments.describing.values import plain_value
 from lab.program.explain import end_of
-from lab.program.lines import FILE, program_line, remember
+from lab.program.lines import FILE, program_line, program_tree, remember
 from lab.program.output import Alarm, Output, TimeLimit
 from lab.program.source import IMPORTS, check_source, namespace, syntax_message
-from lab.program.surroundings import put_back
+from lab.program.surroundings import as_main, put_back
+from lab.program.watch import Seen, Watch
 from lab.records.program import Ended, Said
 
 __all__ = [
@@ -37,6 +39,8 @@ __all__ = [
 ]
 
 _VARIABLES = 1000
+_measuring: list[contextlib.ExitStack] = []
+"""Ends with ``torch_defaults``: until then, what is printed is printed by what the program made."""
 
 
 @dataclass
@@ -45,40 +49,54 @@ class Ran:
 
     namespace: dict[str, Any]
     ended: Ended | None = None
-    said: Said = field(default_factory=Said)
+    output: Output = field(default_factory=lambda: Output(0))
+    echo: str = ""
     error: BaseException | None = None
+    seen: Seen = field(default_factory=Seen)
+    """What it trained, for the pages that measure that."""
     value: Any = None
     """Of the last line when that is an expression: it lives until the record is read."""
+
+    @property
+    def said(self) -> Said:
+        """Up to now: what its model prints while it is measured counts as well."""
+        return self.output.said(self.echo)
 
 
 def run_typed(params: Any, *, share: float, names: dict[str, Any] | None = None) -> Ran:
     """Run the program that ``params`` hold. It may take ``share`` of the wall time of its knob; the rest is the lab's.
 
-    ``names``: its namespace, made anew where none is given.
+    ``names``: its namespace. Where none is given, it is made anew, and what the program trains is watched.
     """
     knob = program_knob(type(params))
     assert knob is not None
     assert knob.program is not None
-    return run_program(
-        getattr(params, knob.name),
-        namespace() if names is None else names,
-        wall_s=share * knob.program.wall_s,
-        printed_bytes=knob.program.printed_bytes,
-    )
+    watch = Watch()
+    with watch if names is None else contextlib.nullcontext():
+        ran = run_program(
+            getattr(params, knob.name),
+            namespace() if names is None else names,
+            wall_s=share * knob.program.wall_s,
+            printed_bytes=knob.program.printed_bytes,
+        )
+    ran.seen = watch.seen
+    if _measuring:
+        _measuring[-1].enter_context(ran.output.printing())
+    return ran
 
 
 def run_program(source: str, names: dict[str, Any], *, wall_s: float, printed_bytes: int) -> Ran:
     """Run ``source`` in ``names`` (see ``namespace``). Never raises for what the program does; see ``Ran.ended``."""
-    ran, output, echo = Ran(names), Output(printed_bytes), ""
+    ran = Ran(names, output=Output(printed_bytes))
     remember(source)
-    with output.recording():
+    with ran.output.recording():
         try:
             tree = check_source(source)
-            with Alarm(wall_s):
-                echo, ran.value = _execute(tree, names)
+            with as_main(names), Alarm(wall_s):
+                ran.echo, ran.value = _execute(tree, names)
         except BaseException as error:  # noqa: BLE001 - whatever the program raised is what the visitor is shown
-            ran.error, ran.ended = error, _ended(error, wall_s, source)
-    ran.said = output.said(echo)
+            if not _is_a_good_end(error):
+                ran.error, ran.ended = error, _ended(error, wall_s, source)
     return ran
 
 
@@ -97,7 +115,9 @@ def _execute(tree: ast.Module, names: dict[str, Any]) -> tuple[str, Any]:
 @contextlib.contextmanager
 def torch_defaults(seed: int, device: str) -> Iterator[None]:
     """Seeded generators and torch's defaults inside; outside, whatever a program changed is put back."""
-    with put_back():
+    with put_back(), contextlib.ExitStack() as stack:
+        _measuring.append(stack)
+        stack.callback(_measuring.pop)
         torch.manual_seed(seed)
         random.seed(seed)
         if "numpy" in sys.modules:
@@ -105,6 +125,15 @@ def torch_defaults(seed: int, device: str) -> Iterator[None]:
         if device != "cpu":
             torch.set_default_device(device)
         yield
+
+
+def _is_a_good_end(error: BaseException) -> bool:
+    """``sys.exit(main())`` as the last statement, where main returns nothing or 0."""
+    if not isinstance(error, SystemExit) or error.code not in (None, 0):
+        return False
+    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    at = next((line for code, line in frames if code.co_filename == FILE), 0)
+    return frames[-1][0].co_filename == FILE and at >= program_tree().body[-1].lineno
 
 
 def _ended(error: BaseException, wall_s: float, source: str) -> Ended:

@@ -19,10 +19,10 @@ import torch
 from lab.program.lines import FILE
 
 _STANDARD = """
-__future__ abc argparse array ast base64 binascii bisect calendar cmath codecs collections colorsys contextlib
+__future__ abc argparse array ast asyncio base64 binascii bisect calendar cmath codecs collections colorsys concurrent contextlib
 copy copyreg csv dataclasses datetime decimal difflib dis enum errno fnmatch fractions functools gc getpass glob
-graphlib hashlib heapq hmac html importlib inspect io itertools json keyword linecache locale logging math
-numbers operator os pathlib pickle platform pprint queue random re reprlib secrets shutil stat statistics string
+graphlib hashlib heapq hmac html importlib inspect io itertools json keyword linecache locale logging math multiprocessing
+numbers operator os pathlib pickle platform pprint queue random re reprlib secrets shutil signal stat statistics string
 struct sys tempfile textwrap threading time timeit token tokenize traceback types typing unicodedata unittest
 uuid warnings weakref zlib
 """
@@ -35,7 +35,7 @@ IMPORTS = (*STANDARD, "torch", "torchviz", "numpy", *PACKAGES)
 _PROCESSES = "a program here has no other processes. Do the work in this one; DataLoader takes num_workers=0."
 _NETWORK = "a program here has no network. Make the data in the program, such as torch.randn(...)."
 _WHY_NOT = {
-    **dict.fromkeys(("subprocess", "multiprocessing", "concurrent", "asyncio", "pty", "signal"), _PROCESSES),
+    **dict.fromkeys(("subprocess", "pty"), _PROCESSES),
     **dict.fromkeys(("socket", "ssl", "urllib", "http", "requests", "ftplib", "smtplib", "socketserver"), _NETWORK),
     "tqdm": "there is no progress bar here. Loop over the data itself, and print now and then.",
     "matplotlib": "there is no picture of a program's own here. Print the numbers.",

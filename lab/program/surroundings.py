@@ -7,8 +7,11 @@ import gc
 import logging
 import os
 import random
+import signal
 import sys
+import types
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -22,9 +25,38 @@ def put_back() -> Iterator[None]:
         yield
 
 
+class _Main(types.ModuleType):
+    """The program as a module: its attributes are the names of the program."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        super().__init__("__main__")
+        super().__setattr__("_names", names)
+
+    def __getattribute__(self, name: str) -> Any:
+        names = super().__getattribute__("_names")
+        if name == "__dict__":
+            return names
+        return names[name] if name in names else super().__getattribute__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__getattribute__("_names")[name] = value
+
+
+@contextlib.contextmanager
+def as_main(names: dict[str, Any]) -> Iterator[None]:
+    """Inside, ``__main__`` is the program: type hints, dataclasses and copies look their names up there."""
+    before = sys.modules["__main__"]
+    sys.modules["__main__"] = _Main(names)
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = before
+
+
 @contextlib.contextmanager
 def _interpreter() -> Iterator[None]:
     argv, path, modules = sys.argv, sys.path, set(sys.modules)
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
     environment, depth, collects = dict(os.environ), sys.getrecursionlimit(), gc.isenabled()
     sys.argv, sys.path = [FILE], list(path)
     try:
@@ -35,9 +67,13 @@ def _interpreter() -> Iterator[None]:
             os.environ.clear()
             os.environ.update(environment)
         sys.setrecursionlimit(depth)
+        for number, handler in handlers.items():
+            if signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
         (gc.enable if collects else gc.disable)()
         for name in [name for name, module in list(sys.modules.items()) if name not in modules]:
-            if getattr(sys.modules[name], "__spec__", None) is None:  # made by the program, not imported
+            # made by the program, not imported: what was imported is the same for whoever imports it next
+            if getattr(sys.modules[name], "__spec__", None) is None:
                 del sys.modules[name]
 
 
@@ -70,11 +106,14 @@ def _logging() -> Iterator[None]:
 def _generators() -> Iterator[None]:
     numpy = sys.modules.get("numpy")
     states = random.getstate(), torch.get_rng_state(), numpy.random.get_state() if numpy else None
+    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
     try:
         yield
     finally:
         random.setstate(states[0])
         torch.set_rng_state(states[1])
+        if devices:
+            torch.cuda.set_rng_state_all(devices)
         if numpy:
             numpy.random.set_state(states[2])
 
@@ -83,6 +122,9 @@ def _generators() -> Iterator[None]:
 def _torch() -> Iterator[None]:
     dtype, grad, anomaly = torch.get_default_dtype(), torch.is_grad_enabled(), torch.is_anomaly_enabled()
     threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    warn_only, precision = torch.is_deterministic_algorithms_warn_only_enabled(), torch.get_float32_matmul_precision()
+    flags = [(holder, name, getattr(holder, name)) for holder, name in _FLAGS]
+    kernels = [(switch, is_on()) for switch, is_on in _ATTENTION]
     try:
         yield
     finally:
@@ -93,5 +135,23 @@ def _torch() -> Iterator[None]:
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
         if torch.are_deterministic_algorithms_enabled() != strict:
-            torch.use_deterministic_algorithms(strict)
-        torch.set_printoptions(profile="default")
+            torch.use_deterministic_algorithms(strict, warn_only=warn_only)
+        if torch.get_float32_matmul_precision() != precision:
+            torch.set_float32_matmul_precision(precision)
+        for holder, name, value in flags:
+            if getattr(holder, name) != value:
+                setattr(holder, name, value)
+        for switch, was_on in kernels:
+            switch(was_on)
+        torch.set_printoptions(profile="default")  # as they were: nothing of the lab sets them
+
+
+_FLAGS = (
+    *((torch.backends.cudnn, name) for name in ("enabled", "benchmark", "deterministic")),
+    (torch.backends.mkldnn, "enabled"),
+)
+_ATTENTION = (
+    (torch.backends.cuda.enable_flash_sdp, torch.backends.cuda.flash_sdp_enabled),
+    (torch.backends.cuda.enable_mem_efficient_sdp, torch.backends.cuda.mem_efficient_sdp_enabled),
+    (torch.backends.cuda.enable_math_sdp, torch.backends.cuda.math_sdp_enabled),
+)

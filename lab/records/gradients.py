@@ -19,6 +19,21 @@ class FirstNonfinite:
     pass_name: Literal["forward", "backward", "update"]
     value: str
     """NaN, infinity or −infinity."""
+    line: int | None = None
+    """Line of the visitor's program on which the operation ran."""
+    got: float | None = None
+    """The finite input of an operation with one input, where its result is the first that is not finite."""
+
+
+@dataclass(frozen=True)
+class OverTime:
+    """The gradient that each time step of a recurrent module's input gets from the loss."""
+
+    name: str
+    """Path of the module."""
+    kind: str
+    norms: tuple[float, ...]
+    """First step first."""
 
 
 @dataclass(frozen=True)
@@ -187,3 +202,9 @@ class GradientResult(Said):
     settings: dict[str, str]
     """The knobs that findings speak of."""
     fault: Fault | None
+    over_time: tuple[OverTime, ...] = ()
+    """At the first step; for the recurrent modules of a visitor's model."""
+    unused: tuple[str, ...] = ()
+    """Parameters that require gradients and got None although their layer has others that got one."""
+    masked: tuple[str, ...] = ()
+    """Modules that have an attribute ``requires_grad`` set to False, and parameters that require gradients all the same."""

@@ -179,6 +179,8 @@ class Step:
     before: Plain = None
     """For a leaf: ``.grad`` before and after the incoming gradient was added."""
     after: Plain = None
+    stopped: int | None = None
+    """Elements of a clamp to which a gradient came and which handed on none."""
 
 
 @dataclass(frozen=True)

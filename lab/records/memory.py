@@ -165,6 +165,8 @@ class Kept:
     count: int
     name: str
     """Path of what holds them, as the program writes it, ``*`` for each index; empty when nothing found does."""
+    name_line: int | None
+    """Line of the program that stores into it."""
     kind: str
     """variable, attribute, list, dict, closure, hook, context (of a custom Function), or empty."""
     holds: str
@@ -243,6 +245,8 @@ class Run:
     """Kept for backward at the end of the last forward, parameters and inputs not counted."""
     operations: int
     recomputed_ops: int
+    segments: int
+    """Checkpointed segments."""
     growth_bytes: int
     """What the last step left behind."""
     step_s: Seconds | None
@@ -341,6 +345,10 @@ class MemoryResult(Said):
     recomputed_ops: int
     parameters: int
     """Numbers, not bytes."""
+    frozen: int
+    """Of them those that require no gradient."""
+    frozen_gradient_bytes: int
+    """Gradients that frozen parameters still have at the end."""
     without_gradient: int
     """Parameter tensors that require a gradient and have none at the end of a training run."""
     segments: int

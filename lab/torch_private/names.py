@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -94,6 +95,15 @@ def leaf_of(node: Node) -> torch.Tensor:
 def node_metadata(node: Node) -> dict[str, Any]:
     """A dict that lives and dies with the node, for whoever wants to remember something about it."""
     return node.metadata  # pyright: ignore[reportReturnType]
+
+
+def is_gone(node: Node) -> bool:
+    """Before 2.13 the Python half of a custom Function may outlive the node it stood for."""
+    try:
+        node_metadata(node)
+    except RuntimeError:
+        return True
+    return False
 
 
 def output_metadata(node: Node) -> list[Any]:
@@ -197,3 +207,17 @@ def profiler_events(profiler: Any) -> list[Any]:
     """Kineto's events of a ``torch.profiler.profile`` that is over; their names are methods."""
     session = profiler.profiler
     return [] if session is None or session.kineto_results is None else session.kineto_results.events()
+
+
+def activity(event: Any) -> str:
+    """Kineto's word for what one of ``profiler_events`` is. Before 2.12 an event does not say it; its other facts do."""
+    if hasattr(event, "activity_type"):
+        return event.activity_type()
+    name, on_host = event.name(), event.device_type() == _C._autograd.DeviceType.CPU
+    if event.is_user_annotation():
+        return "user_annotation" if on_host else "gpu_user_annotation"
+    if not on_host:
+        return "gpu_memcpy" if name.startswith("Memcpy") else "gpu_memset" if name.startswith("Memset") else "kernel"
+    if name == "[memory]":
+        return "cpu_instant_event"
+    return "cuda_runtime" if re.match(r"cu(da)?[A-Z]", name) else "cpu_op"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import warnings
 import weakref
 from collections.abc import Callable
 from functools import cache
@@ -34,7 +35,8 @@ def missing(capability: str) -> str:
     """Why ``capability`` is not available with this torch, one sentence; empty when it is."""
     test = SELF_TESTS[capability]
     try:
-        with torch.enable_grad(), torch.inference_mode(False), torch.device("cpu"):
+        calm = warnings.catch_warnings(action="ignore")  # a warning of a release is no reason to refuse
+        with calm, torch.enable_grad(), torch.inference_mode(False), torch.device("cpu"):
             test()
     except Exception as error:  # noqa: BLE001 - an unknown release may raise anything; the reason is shown
         reason = (
@@ -310,14 +312,18 @@ def _engine_sums() -> None:
 
 
 def _profiler_events() -> None:
-    from torch.profiler import ProfilerActivity, profile
+    from torch.profiler import ProfilerActivity, profile, record_function
 
     x = torch.ones(2, 3, requires_grad=True)
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=True, profile_memory=True) as profiler:
+    with (
+        profile(activities=[ProfilerActivity.CPU], record_shapes=True, profile_memory=True) as profiler,
+        record_function("lab"),
+    ):
         (x @ x.t()).sum().backward()
     events = private.profiler_events(profiler)
+    assert private.activity(next(e for e in events if e.name() == "lab")) == "user_annotation"
     product = next(e for e in events if e.name() == "aten::mm")
-    assert product.activity_type() == "cpu_op"
+    assert private.activity(product) == "cpu_op"
     assert product.shapes() == [[2, 3], [3, 2]]
     assert product.dtypes() == ["float", "float"]
     assert product.concrete_inputs() == [None, None]
@@ -328,7 +334,7 @@ def _profiler_events() -> None:
     assert 0 < product.duration_ns() < 10**10
     node = next(e for e in events if e.name() == "MmBackward0")
     assert node.sequence_nr() == product.sequence_nr() >= 0
-    assert any(e.activity_type() == "cpu_instant_event" and e.nbytes() == 16 for e in events)
+    assert any(private.activity(e) == "cpu_instant_event" and e.nbytes() == 16 for e in events)
 
 
 def _cuda_allocator_records() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -59,8 +60,12 @@ def strict(line: str) -> dict[str, Any]:
 
 
 def own_errors(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """Lines on standard error that are the command's own; the profiler of torch writes there as well."""
-    return [line for line in done.stderr.splitlines() if line and not line.startswith("USDT:")]
+    """Lines on standard error that are the command's own; torch writes there as well: its profiler, and its log."""
+    return [
+        line
+        for line in done.stderr.splitlines()
+        if line and not re.match(r"USDT:|[EW]\w*[ :]\d.* torch/|ERROR:.*gpu", line)
+    ]
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,16 +197,31 @@ def test_words_for_a_terminal(one_executor: None, capsys: pytest.CaptureFixture[
     assert out.splitlines()[-1].startswith("autograd_graph on cpu, torch 2.")
 
 
-@pytest.mark.parametrize("ok", [True, False])
-def test_check(ok: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    outcomes = [check.Outcome("one", True), check.Outcome("two", ok, "3 seen, 4 by hand")]
+@pytest.mark.parametrize(
+    ("ok", "available", "status", "word"),
+    [(True, True, 0, "ok    "), (False, True, 1, "FAILED"), (False, False, 3, "NOT AVAILABLE")],
+)
+def test_check(
+    ok: bool,
+    available: bool,
+    status: int,
+    word: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    outcomes = [check.Outcome("one", True), check.Outcome("two", ok, "3 seen, 4 by hand", available)]
     monkeypatch.setattr(command_line.check, "run_checks", lambda device: outcomes)
-    assert command_line.main(["check", "--json"]) == (0 if ok else 1)
+    assert command_line.main(["check", "--json"]) == status
     answer = strict(capsys.readouterr().out)
     assert answer == {
         "device": "cpu",
         "ok": ok,
-        "checks": [{"name": "one", "ok": True, "detail": ""}, {"name": "two", "ok": ok, "detail": "3 seen, 4 by hand"}],
+        "checks": [
+            {"name": "one", "ok": True, "detail": "", "available": True},
+            {"name": "two", "ok": ok, "detail": "3 seen, 4 by hand", "available": available},
+        ],
     }
-    assert command_line.main(["check"]) == (0 if ok else 1)
-    assert f"{'ok    ' if ok else 'FAILED'}  two: 3 seen, 4 by hand" in capsys.readouterr().out
+    assert command_line.main(["check"]) == status
+    printed = capsys.readouterr().out
+    assert f"{word}  two: 3 seen, 4 by hand" in printed
+    assert printed.endswith(f": {1 + ok} hold, {int(status == 1)} failed, {int(status == 3)} not available\n")

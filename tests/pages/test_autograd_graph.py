@@ -75,3 +75,49 @@ def test_a_damaged_link_is_said():
     said = [element.value for element in at.warning]
     assert any("damaged" in text for text in said)
     assert any("seed = -1 is outside" in text for text in said)
+
+
+OVERWRITTEN = (
+    "x = torch.tensor([1.0, 2.0], requires_grad=True)\ny = torch.tanh(x)\ny += 1\nloss = y.sum()\nloss.backward()\n"
+)
+
+
+def buttons(at: AppTest) -> list[str]:
+    return [button.label for button in at.button]
+
+
+def test_a_tested_repair_is_applied_and_compared():
+    at = press_run(until(opened(PAGE), measured), OVERWRITTEN, 1)
+    until(at, lambda at: "Apply and compare" in buttons(at))
+    assert [block.value for block in at.code if block.language == "diff"] == ["- y += 1\n+ y = y + 1"]
+    assert sum("Your program stopped" in element.value for element in at.markdown) == 1
+    assert not any("RuntimeError on line" in element.value for element in at.text)  # one card, not two
+    next(button for button in at.button if button.label == "Apply and compare").click()
+    run(at)
+    until(at, lambda at: not at.progress and "Apply and compare" not in buttons(at))
+    assert at.session_state["ag:values"]["code"] == OVERWRITTEN.replace("y += 1", "y = y + 1")
+    assert "Unpin A" in buttons(at)
+    assert [element.value for element in at.markdown if element.value in ("**A**", "**B**")] == ["**A**", "**B**"]
+    assert gradients(at)["x"] == "[0.419974, 0.0706508]"  # 1 − tanh²
+
+
+def test_a_late_message_of_the_editor_does_not_undo_a_repair():
+    at = press_run(until(opened(PAGE), measured), OVERWRITTEN, 1)
+    until(at, lambda at: "Apply and compare" in buttons(at))
+    before = at.session_state["ag:revision"]
+    next(button for button in at.button if button.label == "Apply and compare").click()
+    at.session_state["ag-editor"] = {"sent": {"text": OVERWRITTEN + "#", "run": 7, "serial": 1, "revision": before}}
+    run(at)
+    until(at, lambda at: not at.progress)
+    assert at.session_state["ag:values"]["code"] == OVERWRITTEN.replace("y += 1", "y = y + 1")
+    at.session_state["ag-editor"] = {"sent": {"text": FIXED, "run": 8, "serial": 2, "revision": before + 1}}
+    run(at)
+    assert at.session_state["ag:values"]["code"] == FIXED
+
+
+def test_an_untested_repair_is_advice_without_a_button():
+    at = press_run(
+        until(opened(PAGE), measured), OVERWRITTEN.replace("1.0, 2.0", "0.0, 2.0").replace("tanh", "sqrt"), 1
+    )
+    assert any("Repair:" in element.value for element in at.text)
+    assert "Apply and compare" not in buttons(at)

@@ -34,13 +34,13 @@ export function drawNode(card) {
 
 function spokenCard(card) {
   const tags = card.tags.map(t => t.text).join(", ")
-  return [card.name, card.meta, card.value && `value ${card.value}`, card.grad && `gradient ${card.grad}`, tags && `saved: ${tags}`]
+  return [card.name, card.meta, card.value && `value ${card.value}`, card.grad && `gradient ${card.grad}`, tags && `saved: ${tags}`, card.own && "not in the graph beside it"]
     .filter(Boolean).join("; ") + (card.kind === "box" ? "; closed, Enter opens it" : "")
 }
 
 function nodeOutline(card) {
   const { w, h } = card
-  const shapes = []
+  const shapes = card.own ? [svgElement("rect", { class: "halo", x: -5, y: -5, width: w + 10, height: h + 10, rx: 13 })] : []
   if (card.kind === "box") shapes.push(svgElement("rect", { class: "stack", x: 5, y: 5, width: w, height: h, rx: 9 }))
   shapes.push(svgElement("rect", { class: "body", width: w, height: h, rx: 9 }))
   if (card.kind === "in-place") shapes.push(svgElement("rect", { class: "inner", x: 3, y: 3, width: w - 6, height: h - 6, rx: 6.5 }))

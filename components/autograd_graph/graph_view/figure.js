@@ -75,6 +75,8 @@ class Figure {
     // Before a group the keys work wherever the focus is.
     this.onPageKey = event => this.data.presenter && !event.composedPath().includes(root) && pressKey(event, this)
     document.addEventListener("keydown", this.onPageKey)
+    this.onLine = ({ detail }) => this.data.pointedAt && this.pointAt(detail.line)
+    document.addEventListener("lab-line", this.onLine)
     stage.addEventListener("click", event => this.click(event.target))
     stage.addEventListener("dblclick", event => { if (!event.target.closest(".node, .overlay, .frame")) this.view.fit() })
     stage.addEventListener("pointerover", event => this.hover(event.target.closest(".node")?.dataset.id ?? null))
@@ -86,6 +88,7 @@ class Figure {
     this.stepper.stop()
     this.view.end()
     document.removeEventListener("keydown", this.onPageKey)
+    document.removeEventListener("lab-line", this.onLine)
   }
 
   show(data) {
@@ -104,7 +107,8 @@ class Figure {
     this.place(sameFigure && data.pass === before.pass)
     const position = sameFigure && data.pass === before.pass && at !== undefined ? 1 + data.steps.findLastIndex(step => step.at[0] <= at) : 0
     stepper.setCount(data.steps.length, position, data.steps.length ? `${data.steps.length.toLocaleString("en")} steps` : "no steps")
-    this.listing.show(data.program, data.fault, lineCounts(data.nodes))
+    this.listing.show(data.program, data.fault, lineCounts(data.nodes), data)
+    this.picture.markSites(data.sites ?? [])
     this.line = data.program === before.program ? this.line : null
     this.lightLine(this.line)
     this.select(sameFigure ? this.selected : null, { panel: !parts.details.hidden })
@@ -180,6 +184,11 @@ class Figure {
     const cards = line ? this.data.nodes.filter(card => (card.lines ?? [card.line]).includes(line)) : []
     this.picture.light("lining", cards)
     return cards
+  }
+
+  pointAt(line) {
+    this.listing.point(line)
+    this.lightLine(line ?? this.line)
   }
 
   pickLine(line) {

@@ -31,7 +31,16 @@ function legendEntries(data) {
   const direction = element("span", "entry direction")
   direction.append(icon(data.across ? "right" : "down"), "data", icon(data.across ? "left" : "up"), "gradients")
   return [direction, ...LEGEND.filter(([kind]) => kinds.has(kind)).map(([kind, text]) => entry(`kind-${kind}`, text)),
-    ...TAG_LEGEND.filter(([state]) => states.has(state)).map(([state, text]) => entry(`tag ${state}`, text))]
+    ...TAG_LEGEND.filter(([state]) => states.has(state)).map(([state, text]) => entry(`tag ${state}`, text)),
+    ...siteEntries(data, entry), ...(data.nodes.some(card => card.own) ? [entry("own", "not in the graph beside it")] : [])]
+}
+
+// The lines of a finding, where they made something that is drawn.
+function siteEntries(data, entry) {
+  const drawn = new Set(data.nodes.flatMap(card => card.lines ?? [card.line]))
+  const sites = (data.sites ?? []).filter(site => drawn.has(site.line))
+  const first = sites.find(site => site.rank === 0), others = [...new Set(sites.filter(site => site.rank && site.role !== first?.role).map(site => site.role))]
+  return [...(first ? [entry("site-first", first.role)] : []), ...(others.length ? [entry("site-other", others.join(", "))] : [])]
 }
 
 export function legendForFile(parts, across) {

@@ -29,7 +29,7 @@ export function createListing(host, { onHover, onPick }) {
   let program = null, rows = []
   const body = element("ol", "code")
   host.append(body)
-  const draw = (text, fault) => {
+  const draw = (text, fault, sites, own) => {
     rows = colouredLines(text.replace(/\n+$/, "")).map((pieces, i) => {
       const row = element("li", "row")
       row.dataset.line = i + 1
@@ -42,6 +42,11 @@ export function createListing(host, { onHover, onPick }) {
       rows[fault.line - 1].classList.add("faulty")
       rows[fault.line - 1].append(element("span", "fault-text", `${fault.type}: ${fault.message}`))
     }
+    for (const { line, rank, text: words } of sites) if (rows[line - 1]) {
+      rows[line - 1].classList.add("site", rank ? "other" : "first")
+      rows[line - 1].append(element("span", "role", words))
+    }
+    for (const line of own) rows[line - 1]?.classList.add("own")
     body.replaceChildren(...rows)
   }
   const lineOf = event => Number(event.target.closest?.(".row.linked")?.dataset.line) || null
@@ -53,9 +58,9 @@ export function createListing(host, { onHover, onPick }) {
     if (line && (event.key === "Enter" || event.key === " ")) { event.preventDefault(); event.stopPropagation(); onPick(line) }
   })
   return {
-    show(text, fault, counts) {
-      const key = JSON.stringify([text, fault])
-      if (key !== program) draw(text, fault)
+    show(text, fault, counts, { sites = [], ownLines = [] }) {
+      const key = JSON.stringify([text, fault, sites, ownLines])
+      if (key !== program) draw(text, fault, sites, ownLines)
       program = key
       rows.forEach((row, i) => {
         const count = counts.get(i + 1) || 0
@@ -65,6 +70,8 @@ export function createListing(host, { onHover, onPick }) {
         row.title = count ? "Click: mark what this line made" : ""
       })
     },
+    // The line that a finding points at.
+    point(line) { rows.forEach((row, i) => row.classList.toggle("pointed", line === i + 1)) },
     // Marks the lines that a node comes from, the line that a visitor chose, and the lines that changed a saved tensor.
     mark(lines, chosen, changed) {
       rows.forEach((row, i) => {

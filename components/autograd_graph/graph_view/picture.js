@@ -56,6 +56,13 @@ export function createPicture(stage, world) {
       stage.classList.toggle(name, cards.length > 0)
       classify(nodes, `is-${name}`, new Set(cards.map(card => card.id)))
     },
+    // What the lines of a finding made: the first line with more weight.
+    markSites(sites) {
+      const of = chosen => new Set(scene.nodes.filter(card => sites.some(s => chosen(s) && (card.lines ?? [card.line]).includes(s.line))).map(card => card.id))
+      const first = of(s => s.rank === 0)
+      classify(nodes, "site-first", first)
+      classify(nodes, "site-other", new Set([...of(s => s.rank > 0)].filter(id => !first.has(id))))
+    },
     select(id) { classify(nodes, "selected", new Set([id])) },
     step(position) { paintStep(scene, position, { stage, nodes, edges, labels: layers.labels }) },
   }

@@ -10,6 +10,7 @@ from components.autograd_graph.graph_view import layout
 from components.autograd_graph.graph_view.boxes import Box, Visible, open_at_first, visible
 from components.autograd_graph.graph_view.cards import Card, box_card, changed, node_card
 from components.autograd_graph.graph_view.folding import fold
+from components.autograd_graph.graph_view.marks import differs
 from components.autograd_graph.graph_view.notation import short_bytes
 from components.autograd_graph.graph_view.steps import EdgeKey, Passage, item_id, passage
 from lab.quantities import bytes_text
@@ -57,12 +58,18 @@ def _above(nodes: Sequence[Node], edges: Sequence[Edge], root: int) -> Graph:
 
 @collector_off()
 def scene(
-    result: GraphResult, number: int, tree: Box, opened: set[str] | None, *, wide: bool = False
+    result: GraphResult,
+    number: int,
+    tree: Box,
+    opened: set[str] | None,
+    *,
+    wide: bool = False,
+    own: frozenset[int] = frozenset(),
 ) -> dict[str, Any]:
     """What is drawn: cards with positions, edges, frames, steps of pass ``number``, totals and texts.
 
     ``tree`` is ``fold(*pass_graph(result, number))``; ``opened`` None opens what is open at first. ``wide``: the stage is
-    a projected screen, so data may flow to the right where that is larger.
+    a projected screen, so data may flow to the right where that is larger. ``own``: nodes that the graph beside it lacks.
     """
     nodes, edges = pass_graph(result, number)
     by_id = {n.id: n for n in nodes}
@@ -72,6 +79,8 @@ def scene(
     run = passage(steps, edges, shown.item_of, by_id, edge_ids)
     freed_at = _freed(result, number, run)
     cards = [_card(item, by_id, run, freed_at, number == default_pass(result)) for item in shown.items]
+    for item, card in zip(shown.items, cards, strict=True):
+        card["own"] = bool(own) and differs(item, own)
     placed = _placed(cards, shown, drawn_edges)
     across = _placed(cards, shown, drawn_edges, across=True) if wide else placed
     if _room(across) > _room(placed):

@@ -30,9 +30,12 @@ export function lines(text) {
   return rows
 }
 
-function paint(ink, text, wrong) {
+// `marks`: line numbers to a class; a line is marked while it reads as it did when it was run.
+function paint(ink, text, wrong, marks) {
+  const rows = text.split("\n")
+  const mark = new Map(marks.filter(({ line, row }) => rows[line - 1] === row).map(({ line, rank }) => [line, rank ? "site" : "site first"]))
   ink.replaceChildren(...lines(text).map((row, i) => {
-    const line = element("div", wrong && wrong.line === i + 1 ? "line wrong" : "line")
+    const line = element("div", `line ${wrong && wrong.line === i + 1 ? "wrong" : ""} ${mark.get(i + 1) ?? ""}`)
     line.dataset.number = i + 1
     line.append(...row.map(([kind, piece]) => kind === "plain" ? piece : element("span", kind, piece)))
     return line
@@ -85,7 +88,7 @@ export default function ({ data, parentElement, setStateValue }) {
   const refresh = () => {
     const rows = area.value.split("\n")
     const { wrong } = memory
-    paint(ink, area.value, wrong && rows[wrong.line - 1] === wrong.row ? wrong : null)
+    paint(ink, area.value, wrong && rows[wrong.line - 1] === wrong.row ? wrong : null, data.marks)
     hint.textContent = area.value === data.text || area.value === memory.sent ? "" : "edited"
   }
   const send = number => {
@@ -94,7 +97,7 @@ export default function ({ data, parentElement, setStateValue }) {
     memory.run = number
     const serial = Date.now()
     document.dispatchEvent(new CustomEvent("lab-sent", { detail: serial }))
-    setStateValue("sent", { text: area.value, run: number, serial })
+    setStateValue("sent", { text: area.value, run: number, serial, revision: memory.revision })
     refresh()
   }
 
@@ -120,4 +123,7 @@ export default function ({ data, parentElement, setStateValue }) {
   }
   editor.classList.toggle("dark", isDark(find(".paper")))
   refresh()
+  const point = ({ detail }) => [...ink.children].forEach((row, i) => row.classList.toggle("pointed", detail.line === i + 1))
+  document.addEventListener("lab-line", point)
+  return () => document.removeEventListener("lab-line", point)
 }

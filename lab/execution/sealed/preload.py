@@ -24,12 +24,14 @@ def _names(text: str) -> list[str]:
 
 # what visitors may import, and what Python itself imports on the way to an error message
 _PYTHON = _names("""
-__future__ abc argparse array ast base64 binascii bisect calendar cmath codecs collections.abc colorsys contextlib copy
+__future__ abc argparse array ast asyncio base64 binascii bisect calendar cmath codecs collections.abc colorsys concurrent.futures
+concurrent.futures.process concurrent.futures.thread contextlib copy
 copyreg csv dataclasses datetime decimal difflib dis encodings.ascii encodings.idna encodings.latin_1
 encodings.unicode_escape encodings.utf_16 encodings.utf_32 enum errno fnmatch fractions functools gc getpass glob graphlib
 gettext hashlib heapq hmac html importlib importlib.metadata importlib.util inspect io itertools json keyword linecache
-locale logging logging.config logging.handlers math numbers operator os pathlib pickle platform pprint queue random re
-reprlib resource secrets shutil stat statistics string struct sys tempfile textwrap threading time timeit token tokenize
+locale logging logging.config logging.handlers math multiprocessing
+multiprocessing.pool multiprocessing.queues multiprocessing.synchronize numbers operator os pathlib pickle platform pprint queue random re
+reprlib resource secrets shutil signal stat statistics string struct sys tempfile textwrap threading time timeit token tokenize
 traceback types typing unicodedata unittest unittest.mock uuid warnings weakref zlib _strptime
 """)
 

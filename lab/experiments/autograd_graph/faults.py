@@ -6,7 +6,7 @@ import logging
 import re
 
 from lab.contract import Fault
-from lab.experiments.autograd_graph.findings import custom, freed, in_place, no_path
+from lab.experiments.autograd_graph.findings import custom, freed, in_place, leaves, no_path, refused_writes
 from lab.experiments.autograd_graph.findings.record import Explained, Record, on_line, site
 from lab.experiments.autograd_graph.schema import Result
 from lab.program.explain import explain_fault
@@ -101,14 +101,14 @@ def explain_refused(record: Record, kind: str, message: str, line: int | None) -
     if kind == "RecursionError" and "make_dot" in record.text(line):
         return _recursive_drawing(record, line)
     if kind in ("TypeError", "AttributeError"):
-        return no_path.explain_none_gradient(record, message, line)
+        return leaves.explain_none_gradient(record, message, line)
     if "can't optimize a non-leaf Tensor" in message:
         return _non_leaf_optimized(record, line)
     if "does not support sparse gradients" in message:
         return _sparse(record, line)
     if refused is None:
-        return in_place.born_in_inference(record, line) if "nference tensor" in message else None
-    written = in_place.explain_refused_write(record, refused)
+        return refused_writes.born_in_inference(record, line) if "nference tensor" in message else None
+    written = refused_writes.explain_refused_write(record, refused)
     if written is not None:
         return written
     if "Can't call numpy() on Tensor that requires grad" in message:

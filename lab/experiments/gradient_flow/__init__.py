@@ -16,6 +16,7 @@ Slopes are compared over the inner half of the depth, for a random tensor sent b
 theory assumes; the loss's own gradient is measured as well. Their difference may grow with √(depth / width).
 """
 
+from lab.contract import Agreement
 from lab.experiments.gradient_flow.findings import explain
 from lab.experiments.gradient_flow.lessons import lessons
 from lab.experiments.gradient_flow.measure import run
@@ -23,4 +24,6 @@ from lab.experiments.gradient_flow.readings import headline
 from lab.experiments.gradient_flow.schema import Params, Result, offered
 from lab.experiments.gradient_flow.script import script
 
-__all__ = ["Params", "Result", "explain", "headline", "lessons", "offered", "run", "script"]
+agreement = Agreement(relative=1e-3)
+
+__all__ = ["Params", "Result", "agreement", "explain", "headline", "lessons", "offered", "run", "script"]

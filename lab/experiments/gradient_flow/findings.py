@@ -11,7 +11,7 @@ from lab.experiments.gradient_flow.layer_findings import LOOKS as LAYER_LOOKS
 from lab.experiments.gradient_flow.layer_findings import of_family
 from lab.experiments.gradient_flow.schema import Result
 from lab.quantities import number_text
-from lab.records.gradients import Layer
+from lab.records.gradients import FirstNonfinite, Layer
 
 MOST = 5
 _DECADES = 2.0
@@ -31,7 +31,7 @@ def _first_nonfinite(result: Result) -> Iterator[Finding]:
     first, step = result.first_nonfinite, result.first_nonfinite_step
     if first is None or step is None:
         return
-    where = f" in {first.layer}" if first.layer else ""
+    where = (f" in {first.layer}" if first.layer else "") + (f" on line {first.line}" if first.line else "")
     evidence = {"layer": first.layer or "after the last layer", "step": step, "operation": first.operation}
     if first.operation == "planted gradient":
         text = f"The planted gradient of {first.layer} is the first value that is not finite. Everything after it follows from it."
@@ -40,28 +40,112 @@ def _first_nonfinite(result: Result) -> Iterator[Finding]:
         )
         return
     late = step > 1
+    edge = _EDGES.get(first.operation)
+    at_edge = edge is not None and (first.pass_name == "backward" or (first.got is not None and first.got <= 0))
     text = (
         f"At step {step}, {first.operation}{where} turned finite numbers into {first.value} ({first.pass_name} pass). "
-        + (
-            "The step before it was too long."
-            if late
-            else "The values outgrew the largest number of the dtype, or the operation has no finite result here."
-        )
+        + _why_not_finite(first, late=late, at_edge=at_edge)
     )
     change: dict[str, Any] = _smaller_step(result) if late else _critical(result)
     if result.dtype in ("float16", "bfloat16") and not late:
         change = {"dtype": "float32"}
     repair = (
-        "Lower the learning rate." if late else "Shrink the initial weights, normalise, or use a dtype with more range."
+        edge
+        if edge and at_edge
+        else "Lower the learning rate."
+        if late
+        else "Shrink the initial weights, normalise, or use a dtype with more range."
     )
     yield Finding(
         level="fault",
         title=f"First {first.value}: {first.operation}{where}",
         text=text,
         evidence=evidence,
+        line=first.line,
         repair=repair,
-        change=of_family(result, change),
+        change={} if at_edge else of_family(result, change),
     )
+
+
+_EDGES = {
+    "log": "F.log_softmax or F.cross_entropy on the logits; otherwise an eps inside the log.",
+    "sqrt": "An eps inside the root.",
+    "backward of sqrt": "An eps inside the root.",
+    "backward of log": "An eps inside the log.",
+}
+"""Operations with an edge in their domain, and how to keep off it."""
+
+
+def _why_not_finite(first: FirstNonfinite, *, late: bool, at_edge: bool) -> str:
+    if first.got is not None:
+        return f"It got {number_text(first.got)}."
+    if at_edge:
+        return "At 0 its slope is infinite."
+    if late:
+        return "The step before it was too long."
+    return "The values outgrew the largest number of the dtype, or the operation has no finite result here."
+
+
+def _masked(result: Result) -> Iterator[Finding]:
+    for name in result.masked[:1]:
+        yield Finding(
+            level="warning",
+            title=f"{name or 'The model'}.requires_grad = False freezes nothing",
+            text=f"requires_grad is no switch of a module: the assignment made an attribute that nothing reads, and the parameters of {name or 'the model'} "
+            "still require gradients and are trained.",
+            evidence={"modules": len(result.masked)},
+            repair="module.requires_grad_(False), with the underscore, reaches its parameters.",
+        )
+
+
+def _unused(result: Result) -> Iterator[Finding]:
+    for first in result.unused[:1]:
+        more = f" and {len(result.unused) - 3} more" if len(result.unused) > 3 else ""
+        yield Finding(
+            level="warning",
+            title=f"No gradient: {first}",
+            text=f"After backward .grad is None for {', '.join(result.unused[:3])}{more}: no path leads from there to the loss, although other "
+            "parameters of the same layer got a gradient.",
+            evidence={"parameters without a gradient": len(result.unused)},
+            repair="Use it on the way to the loss, or take it out of the model.",
+        )
+
+
+def _lost_updates(result: Result) -> Iterator[Finding]:
+    lost = [row for row in result.layers if row.update_ratio == 0 and (row.clipped_grad_norm or 0) > 0]
+    steps = _STEPS.get(result.dtype)
+    if lost and steps and float(result.settings["lr"]) > 0 and not result.clipping.skipped_steps:
+        yield Finding(
+            level="warning",
+            title=f"Updates are lost in rounding: {lost[0].name}",
+            text=f"A gradient of norm {number_text(lost[0].clipped_grad_norm or 0)} arrived at {lost[0].name}, the optimizer stepped with learning rate "
+            f"{result.settings['lr']}, and not one bit of its weights changed. {result.dtype} numbers near 1 are {steps:g} apart, and less than half of that is rounded away.",
+            evidence={"layers that did not move": len(lost), "layers": len(result.layers)},
+            repair="Keep the weights in float32 and compute under autocast, or use a larger learning rate.",
+        )
+
+
+_STEPS = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
+"""Distance of neighbouring numbers just above 1."""
+
+
+def _over_time(result: Result) -> Iterator[Finding]:
+    for row in result.over_time:
+        first, last, largest = row.norms[0], row.norms[-1], max(row.norms)
+        if len(row.norms) < 5 or not largest > 0:
+            continue
+        level = "warning" if first < 1e-6 * largest else "fact"
+        share = f"{number_text(first / largest)} of the largest" if first > 0 else "exactly nothing"
+        yield Finding(
+            level=level,
+            title=f"{row.name} ({row.kind}): what reaches the first time step",
+            text=f"Over {len(row.norms)} time steps the gradient at the input of {row.name} is {number_text(last)} at the last step and {number_text(first)} at "
+            f"the first, {share}.",
+            evidence={"first step": first, "last step": last, "time steps": len(row.norms)},
+            repair="Shorter sequences, attention, or for an LSTM a positive forget-gate bias."
+            if level == "warning"
+            else "",
+        )
 
 
 def _over_depth(result: Result) -> Iterator[Finding]:
@@ -207,6 +291,10 @@ def _repair(result: Result, change: dict[str, Any]) -> str:
 
 _LOOKS: Sequence[Any] = (
     _first_nonfinite,
+    _unused,
+    _masked,
+    _lost_updates,
+    _over_time,
     _over_depth,
     _level_weights,
     _theory,

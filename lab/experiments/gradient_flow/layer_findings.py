@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
+
+import torch
 
 from lab.contract import Finding
 from lab.experiments.gradient_flow.schema import NO_STATE, Result
@@ -96,17 +99,31 @@ def _bias_before_batchnorm(result: Result) -> Iterator[Finding]:
             return
 
 
+@cache
+def clamp_slope_on_its_bound() -> float:
+    """What this torch takes as the derivative of clamp exactly on a bound: a convention that releases do not share."""
+    x = torch.tensor(3.0, requires_grad=True)
+    (slope,) = torch.autograd.grad(torch.clamp(x, -2.0, 3.0), x)
+    return slope.item()
+
+
 def _at_a_bound(result: Result) -> Iterator[Finding]:
     for layer in result.layers:
         if layer.hardtanh_at_bound:
             inputs = f"{layer.hardtanh_at_bound} inputs" if layer.hardtanh_at_bound > 1 else "An input"
-            text = f"{inputs} of hardtanh in {layer.name} lies exactly on a bound. PyTorch takes its derivative there as 0, so it never moves; clamp takes it as 1, and it does."
+            clamp = clamp_slope_on_its_bound()
+            beside = (
+                "So does torch.clamp in this release."
+                if clamp == 0
+                else f"torch.clamp takes it as {clamp:g} in this one."
+            )
+            text = f"{inputs} of hardtanh in {layer.name} lies exactly on a bound. PyTorch takes its derivative there as 0, so it never moves. {beside}"
             yield Finding(
                 level="surprise",
                 title="Stuck on the bound of hardtanh",
                 text=text,
-                evidence={"inputs on a bound": layer.hardtanh_at_bound},
-                repair="Use torch.clamp, or keep values off the bound.",
+                evidence={"inputs on a bound": layer.hardtanh_at_bound, "slope of clamp there": clamp},
+                repair="Keep values off the bound." if clamp == 0 else "Use torch.clamp, or keep values off the bound.",
             )
             return
 

@@ -94,4 +94,7 @@ def _why(layer: Watched, weight: Summary | None) -> str:
         return "None: requires_grad is False"
     if layer.calls == 0:
         return "None: it did not run in the forward pass"
+    if not layer.recorded:
+        called = f", called on line {layer.line}" if layer.line else ""
+        return f"None: it ran with gradients switched off (no_grad or inference mode){called}"
     return "None: it ran, but no path leads from it to the loss"

@@ -242,13 +242,13 @@ _DEPTH_LESSONS: tuple[tuple[str, Lesson], ...] = (
         "A weight starts exactly on the upper bound of hardtanh, and the loss wants it smaller. Where is it after three steps?",
         (
             "Which gradient a kink has.",
-            "At a kink the derivative is a convention: hardtanh takes 0 on its bounds, clamp takes 1.",
-            "The loss stays at 3. With torch.clamp in its place the weight walks down.",
-            "Use clamp where values must be able to leave the bound, and look for zero gradients together with values that sit on a bound.",
+            "At a kink the derivative is a convention, and any value between the slopes on its two sides would do: hardtanh takes 0 on its bounds.",
+            "The loss stays at 3. Half a unit lower the same weight has the slope 1, and walks down.",
+            "Start values that must move off the bound, do not count on a convention at a kink, and look for zero gradients together with values that sit on a bound.",
         ),
         {
             "still on the bound": "The gradient would have to be zero there, although the function falls to the left.",
-            "half a unit below a step": "That is what clamp does; hardtanh takes the derivative 0 on the bound itself.",
+            "half a unit below a step": "That needs the derivative 1; hardtanh takes 0 on the bound itself.",
         },
         lambda r: "still on the bound" if READINGS["final loss"](r) > 2.9 else "half a unit below a step",
     ),

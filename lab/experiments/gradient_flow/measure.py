@@ -49,7 +49,9 @@ def _own(params: Params, report: Report) -> Result:
         training = Training(made, params, report)
     except FAULTS as error:
         return _nothing(params, explain_fault(error), ran.said)
-    return _result(params, made, training, _train(training, until, ours=False))
+    fault = _train(training, until, ours=False)
+    made.said = ran.said  # with what the model printed while it was trained
+    return _result(params, made, training, fault)
 
 
 def _train(training: Training, until: float, *, ours: bool) -> Fault | None:
@@ -88,6 +90,24 @@ def _result(params: Params, subject: Subject, training: Training, fault: Fault |
         settings=_settings(params),
         **subject.said.fields(),
         fault=fault,
+        over_time=training.over_time,
+        unused=_unused(training) if params.family == "own" else (),
+        masked=_masked(subject) if params.family == "own" else (),
+    )
+
+
+def _unused(training: Training) -> tuple[str, ...]:
+    """Parameters without a gradient; where a whole layer has none, the layer is named instead."""
+    missing = {row.name for row in training.layers if row.weight_grad_norm is None}
+    return tuple(name for name in training.without if (name.rpartition(".")[0] or "(model)") not in missing)
+
+
+def _masked(subject: Subject) -> tuple[str, ...]:
+    """``layer.requires_grad = False`` sets an attribute that nothing reads."""
+    return tuple(
+        path
+        for path, module in subject.model.named_modules()
+        if vars(module).get("requires_grad") is False and any(p.requires_grad for p in module.parameters())
     )
 
 

@@ -12,7 +12,7 @@ from torch import nn
 from lab.experiments.gradient_flow.schema import Params
 from lab.instruments.gradients.layer_watch import LayerWatch, Watched, blocks, owners
 from lab.program import run as program
-from lab.program.own_model import own_model
+from lab.program.trained import model_of
 from lab.records.program import SILENT, Said
 from lab.workloads.networks import (
     CLASSES,
@@ -116,7 +116,7 @@ def loss_rule(params: Params, target: torch.Tensor, dtype: torch.dtype) -> Calla
 
 def own_subject(ran: program.Ran) -> Subject:
     """The model of a visitor's program. Raises OwnModelError, and whatever classes of the program raise."""
-    own = own_model(ran.namespace)
+    own = model_of(ran)
     layers = owners(own.model)
     sizes = [len(t) for t in own.inputs if isinstance(t, torch.Tensor) and t.ndim]
     parameters = [p for layer in layers for p in layer.weights()]

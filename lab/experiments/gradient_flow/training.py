@@ -16,12 +16,16 @@ from lab.experiments.gradient_flow.clip import SCALE, Clipper
 from lab.experiments.gradient_flow.layers import first_layer, summaries
 from lab.experiments.gradient_flow.schema import Params
 from lab.experiments.gradient_flow.subject import Subject
+from lab.instruments.describing.modules import ModulePath
 from lab.instruments.gradients.activation_watch import ActivationWatch
 from lab.instruments.gradients.first_nonfinite import ForwardSearch, search_backward
 from lab.instruments.gradients.layer_watch import COTANGENT, LOSS, LayerWatch, Watched
 from lab.instruments.gradients.norms import dense, norm
+from lab.instruments.gradients.over_time import over_time
+from lab.instruments.modes.state import ModelState
 from lab.program.own_model import OwnModelError
-from lab.records.gradients import FirstNonfinite, Layer, TrainingStep
+from lab.program.run import FILE
+from lab.records.gradients import FirstNonfinite, Layer, OverTime, TrainingStep
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
@@ -50,7 +54,10 @@ class Training:
             raise OwnModelError("No parameter of the model requires gradients. Leave at least one unfrozen.")
         self.optimizer = OPTIMIZERS[params.optimizer](parameters, lr=params.lr)
         self.clipper = Clipper(params, parameters)
-        self.watch = LayerWatch(subject.layers)
+        self.watch = LayerWatch(subject.layers, file=FILE)
+        self.over_time: tuple[OverTime, ...] = ()
+        self.without: tuple[str, ...] = ()
+        """Parameters that require gradients and have none after the first backward pass."""
         self.layers: list[Layer] = []
         self.steps: list[TrainingStep] = []
         self.losses: list[float] = []
@@ -80,12 +87,16 @@ class Training:
         if number == 1:
             self._order = self.subject.ordered(self.watch)
             self._send_cotangent()
+            if self.params.family == "own":
+                self._look_over_time(generator)
         (self._scaler.scale(loss) if self._scaler else loss).backward()
         scale = self._scaler.get_scale() if self._scaler else 1.0
         short = summaries(self._order, number, self.losses[-1], scale)
         if number > 1:
             self.clock.watched_s = min(self.clock.watched_s, time.perf_counter() - started)
         else:
+            named = self.subject.model.named_parameters()
+            self.without = tuple(name for name, p in named if p.requires_grad and p.grad is None)
             self.layers = [first_layer(layer, seen, layer in self.subject.inner, scale) for layer in self._order]
         self.steps.append(short)
         if self.first_nonfinite is None and not _is_finite(short):
@@ -113,6 +124,19 @@ class Training:
         cotangent = torch.randn_like(outputs[-1])
         torch.autograd.grad(outputs[-1], outputs[0], cotangent, retain_graph=True)
         self.watch.into = LOSS
+
+    def _look_over_time(self, generator: Sequence[torch.Tensor]) -> None:
+        """A pass of its own with the random numbers of this step; the buffers and generators stay as they are."""
+        if not any(isinstance(module, torch.nn.RNNBase) for module in self.subject.model.modules()):
+            return
+        now, state = _generator_state(self.params.device), ModelState(self.subject.model)
+        _restore_generator(generator, self.params.device)
+        try:
+            self.over_time = over_time(self.subject.model, self.subject.loss)
+        finally:
+            with torch.no_grad():
+                state.restore()
+            _restore_generator(now, self.params.device)
 
     def _plant(self) -> None:
         """One bad value in the weight gradient of the middle layer."""
@@ -163,15 +187,21 @@ class Training:
         kept = [p.grad for p in self.subject.model.parameters()]
         _restore_generator(generator, self.params.device)
         self.watch.begin()
-        search = ForwardSearch(lambda: layer.name if (layer := self.watch.current()) else "")
-        with search:
-            loss = self.subject.loss()
+        with ModulePath() as path:
+            search = ForwardSearch(lambda: self._layer_of(path), FILE)
+            with search:
+                loss = self.subject.loss()
         self.watch.forward_done()
-        found = search.found or search_backward(loss, search.layers)
+        found = search.found or search_backward(loss, search.layers, search.lines)
         for parameter, gradient in zip(self.subject.model.parameters(), kept, strict=True):
             parameter.grad = gradient
         self.first_nonfinite = found or FirstNonfinite("", "loss", "forward", "NaN or infinity")
         self.first_nonfinite_step = number
+
+    def _layer_of(self, path: ModulePath) -> str:
+        """The layer that runs, or ran last inside the model; empty in the loss behind it."""
+        layer = self.watch.current() if path.module() is not None or self.params.family != "own" else None
+        return layer.name if layer else ""
 
     def _measure_bare(self) -> None:
         """One more forward and backward, not watched: the loss after the last update, and what watching costs."""

@@ -9,6 +9,7 @@ its death; what it became in between says what it was: for a block of a transfor
 exact for every tensor. The same operations on tensors without data predict it for models that do not fit.
 """
 
+from lab.contract import Agreement
 from lab.experiments.memory_timeline.findings import explain
 from lab.experiments.memory_timeline.lessons import lessons
 from lab.experiments.memory_timeline.measure import run
@@ -16,4 +17,10 @@ from lab.experiments.memory_timeline.readings import headline
 from lab.experiments.memory_timeline.schema import Params, Result, offered
 from lab.experiments.memory_timeline.script import script
 
-__all__ = ["Params", "Result", "explain", "headline", "lessons", "offered", "run", "script"]
+agreement = Agreement(
+    relative=0,
+    absolute=0,
+    smaller={"1.3 billion parameters on a 24 GiB card": {"layers": 2}},
+)
+
+__all__ = ["Params", "Result", "agreement", "explain", "headline", "lessons", "offered", "run", "script"]

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+from lab.experiments.memory_timeline.holder_lines import line_of
 from lab.experiments.memory_timeline.schema import Params, Result
 from lab.experiments.memory_timeline.settings import Setting
 from lab.experiments.memory_timeline.subject import SubjectError
@@ -41,6 +42,7 @@ def result(
 ) -> Result:
     """The whole result; ``parts`` are the fields that are ready."""
     book = chosen.reading
+    code = params.code if params.model == "own" else ""
     rows = thinned(book)
     table = timeline(book, rows)
     if chosen.book.for_allocator:
@@ -59,13 +61,15 @@ def result(
         operations=len(book.operations),
         recomputed_ops=chosen.recomputed_ops,
         parameters=chosen.parameters,
+        frozen=chosen.frozen,
+        frozen_gradient_bytes=chosen.frozen_gradient_bytes,
         without_gradient=chosen.without_gradient,
         segments=chosen.segments,
         predicted=predicted,
         assumed_scalars=chosen.book.assumed_scalars,
         saved=tuple(chosen.saved),
         saved_bytes=chosen.saved_bytes,
-        kept=tuple(chosen.kept),
+        kept=tuple(replace(row, name_line=line_of(code, row.name)) for row in chosen.kept),
         dtypes=_dtypes(chosen),
         unseen_bytes=_unseen_bytes(table, parts["allocator"]),
         tracked_step_s=None if predicted else chosen.seconds / params.steps,
@@ -108,7 +112,17 @@ def nothing(params: Params, error: SubjectError) -> Result:
         predicted=params.predict,
         **dict.fromkeys(("phase_peaks", "step_ends", "runs", "changes", "saved", "dtypes", "kept"), ()),
         **dict.fromkeys(
-            ("operations", "recomputed_ops", "parameters", "without_gradient", "segments", "assumed_scalars"), 0
+            (
+                "operations",
+                "recomputed_ops",
+                "parameters",
+                "frozen",
+                "frozen_gradient_bytes",
+                "without_gradient",
+                "segments",
+                "assumed_scalars",
+            ),
+            0,
         ),
         **dict.fromkeys(("unseen_reason", "step_s_reason", "prediction_reason", "allocator_reason"), reason),
         **dict.fromkeys(
@@ -181,6 +195,7 @@ def run_row(setting: Setting, tracked: Tracked, chosen: bool, predicted: bool, s
         tracked.saved_bytes,
         len(book.operations),
         tracked.recomputed_ops,
+        tracked.segments,
         ends[-1] - ends[-2] if len(ends) > 1 else 0,
         seconds,
         curve(tracked),

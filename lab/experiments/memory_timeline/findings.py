@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator
 
 from lab.contract import Finding, by_level
 from lab.experiments.memory_timeline.faults import metadata_pairs
+from lab.experiments.memory_timeline.kept_findings import LOOKS as KEPT
 from lab.experiments.memory_timeline.readings import run_with
 from lab.experiments.memory_timeline.retention import LOOKS as RETENTION
 from lab.experiments.memory_timeline.schema import Result
+from lab.experiments.memory_timeline.second_step import LOOKS as SECOND_STEP
+from lab.experiments.memory_timeline.silent_parts import LOOKS as SILENT_PARTS
 from lab.experiments.memory_timeline.words import category_text, module_text, phase_text
 from lab.quantities import bytes_text
-from lab.records.memory import Change
+from lab.records.memory import Change, Run
 
 MOST = 6
 _SMALL = 0.02
@@ -111,6 +114,8 @@ def _fit(result: Result) -> Iterator[Finding]:
         return
     evidence = {"peak_bytes": fit.peak_bytes, "card_bytes": fit.card_bytes}
     caveat = f"Predicted for the kernels of {fit.device}; a CUDA card also holds a context, workspaces and rounding."
+    if fit.device == "cpu":
+        caveat += " It may hold less of others: its dropout masks have 1 byte an element, and attention and convolution keep other buffers."
     if fit.fits:
         yield Finding(level="fact", title="It fits on the card", text=caveat, evidence=evidence)
         return
@@ -155,9 +160,14 @@ def _mixed_precision(result: Result) -> Iterator[Finding]:
         "weight casts at its peak_bytes": low.categories["weight_casts"],
     }
     if low.peak_bytes < (1 - _SMALL) * plain.peak_bytes:
+        falls = low.saved_bytes < plain.saved_bytes
         text = (
-            f"Saved activations fall from {bytes_text(plain.saved_bytes)} to {bytes_text(low.saved_bytes)}; copies of the "
-            f"weights in half size appear. Parameters, gradients and optimizer state stay float32."
+            (
+                f"Saved activations fall from {bytes_text(plain.saved_bytes)} to {bytes_text(low.saved_bytes)}. "
+                if falls
+                else ""
+            )
+            + "Matrix products run on half-size copies of the weights. Parameters, gradients and optimizer state stay float32."
         )
         saving = 1 - low.peak_bytes / plain.peak_bytes
         yield Finding(
@@ -168,7 +178,9 @@ def _mixed_precision(result: Result) -> Iterator[Finding]:
         f"The peak is in the {phase_text(low.peak_phase)}, where everything is float32"
         if low.peak_phase in ("optimizer", "zero_grad")
         else "The half-size copies of the weights are as large as what the activations save"
-        if low.categories["weight_casts"]
+        if low.categories["weight_casts"] >= plain.saved_bytes - low.saved_bytes > 0
+        else "What is saved does not shrink"
+        if low.saved_bytes >= plain.saved_bytes
         else "Activations are not what fills the memory here"
     )
     text = f"{reason}. Autocast shrinks saved activations only, and adds a copy of each weight it uses."
@@ -185,7 +197,7 @@ def _checkpointing(result: Result) -> Iterator[Finding]:
     if plain is None or not plain.peak_bytes or not others:
         return
     best = min(others, key=lambda r: r.peak_bytes or 0)
-    if not best.recomputed_ops and not result.without_gradient:
+    if not best.segments and not result.without_gradient:
         text = "Checkpointing needs segments. This model has no repeated blocks, so nothing was recomputed and nothing saved."
         yield Finding(level="surprise", title="Nothing to checkpoint", text=text, evidence={"recomputed operations": 0})
         return
@@ -198,10 +210,7 @@ def _checkpointing(result: Result) -> Iterator[Finding]:
         evidence |= {"step without_s": plain.step_s.median, "step with_s": best.step_s.median}
     assert best.peak_bytes is not None
     if best.peak_bytes > (1 - _SMALL) * plain.peak_bytes:
-        text = (
-            f"The peak is in the {phase_text(best.peak_phase)} and made of other things: checkpointing removes saved "
-            f"activations, and they are {bytes_text(plain.categories['saved'])} of it."
-        )
+        text = _why_checkpointing_does_not_help(plain, best)
         yield Finding(level="surprise", title="Checkpointing does not lower this peak", text=text, evidence=evidence)
     else:
         saving = 1 - best.peak_bytes / plain.peak_bytes
@@ -214,6 +223,25 @@ def _checkpointing(result: Result) -> Iterator[Finding]:
             text=text,
             evidence=evidence,
         )
+
+
+def _why_checkpointing_does_not_help(plain: Run, best: Run) -> str:
+    kept = f"{bytes_text(best.saved_bytes)} of {bytes_text(plain.saved_bytes)}"
+    if best.saved_bytes >= 0.9 * plain.saved_bytes > 0:
+        return (
+            f"{best.segments} segments hold their inputs, and an input is about all that such a segment saves anyway: {kept} "
+            "stay. Longer segments, of several layers, save something."
+        )
+    if plain.categories["saved"] < 0.5 * sum(plain.categories.values()):
+        return (
+            f"The peak is in the {phase_text(best.peak_phase)} and made of other things: checkpointing removes saved "
+            f"activations, and they are {bytes_text(plain.categories['saved'])} of it."
+        )
+    return (
+        f"At the end of the forward {kept} stay, but the peak of the {phase_text(best.peak_phase)} has "
+        f"{bytes_text(best.categories['saved'] + best.categories['recomputed'])} of activations again: segments that are "
+        "recomputed, or that are not checkpointed."
+    )
 
 
 def _square_root(result: Result) -> Iterator[Finding]:
@@ -259,21 +287,27 @@ def _optimizer_temporaries(result: Result) -> Iterator[Finding]:
     )
 
 
-def _first_step(result: Result) -> Iterator[Finding]:
-    peaks = {(p.step, p.phase): p.bytes for p in result.phase_peaks}
-    first, second = peaks.get((0, "forward")), peaks.get((1, "forward"))
-    if first and second and second > (1 + _SMALL) * first:
-        text = "Optimizer state and what the step before left behind exist from the second step on. A first step that fits proves nothing."
-        evidence = {"forward of step 1_bytes": first, "forward of step 2_bytes": second}
-        yield Finding(level="surprise", title="The second step needs more than the first", text=text, evidence=evidence)
-
-
 def _unseen(result: Result) -> Iterator[Finding]:
     if result.unseen_bytes and result.unseen_bytes > 0.05 * result.peak.bytes and result.timeline.unseen:
         row = max(range(len(result.timeline.unseen)), key=result.timeline.unseen.__getitem__)
-        text = f"{result.timeline.op[row]} takes a workspace inside its kernel. The dispatcher does not see it, and the peak above does not count it."
+        at_peak = result.peak.categories["workspaces"]
+        text = (
+            f"While {result.timeline.op[row]} runs, {bytes_text(result.unseen_bytes)} are alive that no tensor of the program "
+            f"explains: a workspace or a copy inside a kernel. They count where they are; {bytes_text(at_peak)} at the peak."
+        )
         evidence = {"unseen at most_bytes": result.unseen_bytes, "peak_bytes": result.peak.bytes}
         yield Finding(level="fact", title="Some memory is seen only by the allocator", text=text, evidence=evidence)
+
+
+def _changed_by_the_instrument(result: Result) -> Iterator[Finding]:
+    bare = result.bare_peak_bytes
+    if bare and abs(result.peak.bytes - bare) > 0.01 * bare:
+        text = (
+            f"Without the instrument this run peaks at {bytes_text(bare)}. Under it some formulas of backward (of prod, cumprod "
+            "or max, for instance) take another path, so the timeline is not exact here."
+        )
+        evidence = {"peak of the bare run_bytes": bare, "peak shown_bytes": result.peak.bytes}
+        yield Finding(level="warning", title="The bare run has another peak", text=text, evidence=evidence)
 
 
 _LOOKS: tuple[Callable[[Result], Iterator[Finding]], ...] = (
@@ -282,12 +316,15 @@ _LOOKS: tuple[Callable[[Result], Iterator[Finding]], ...] = (
     _unseen_by_prediction,
     _fit,
     _without_gradient,
+    _changed_by_the_instrument,
+    *KEPT,
     *RETENTION,
+    *SILENT_PARTS,
     _mixed_precision,
     _checkpointing,
     _square_root,
     _optimizer_temporaries,
-    _first_step,
+    *SECOND_STEP,
     _peak,
     _first_change,
     _unseen,

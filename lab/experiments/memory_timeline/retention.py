@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from lab.contract import Finding
 from lab.experiments.memory_timeline.readings import run_with
 from lab.experiments.memory_timeline.schema import Result
-from lab.experiments.memory_timeline.words import module_text
+from lab.experiments.memory_timeline.words import LAST_LOSS, module_text
 from lab.quantities import bytes_text
 from lab.records.memory import SavedTensor
 
@@ -17,38 +18,10 @@ _VIEW = 4
 """A view that keeps at least so many times its own size."""
 
 
-def _growth(result: Result) -> Iterator[Finding]:
-    ends = list(result.step_ends)
-    growth = ends[-1] - ends[-2] if len(ends) > 1 else 0
-    if growth <= 0:
-        return
-    evidence = {"after the last step but one_bytes": ends[-2], "after the last step_bytes": ends[-1]}
-    if clean := run_with(result, leak="item"):
-        evidence["growth with .item()_bytes"] = clean.growth_bytes
-    if growth > _GRAPH:
-        text = (
-            "Each loss that is kept holds its graph, and the graph everything that was saved for backward. Without "
-            "backward nothing ever frees it."
-        )
-        yield Finding(
-            level="warning", title=f"Each step leaves {bytes_text(growth)} behind", text=text, evidence=evidence,
-            repair="Keep the number: losses.append(loss.item()).", change={"leak": "item"},
-        )  # fmt: skip
-    else:
-        text = (
-            "The loss tensor itself stays; backward has freed what its graph had saved. The nodes of the graph stay too, "
-            "in host memory that no tensor tool sees."
-        )
-        yield Finding(
-            level="surprise", title=f"Each step leaves only {bytes_text(growth)} behind", text=text, evidence=evidence,
-            repair="Keep the number: losses.append(loss.item()).", change={"leak": "item"},
-        )  # fmt: skip
-
-
 def _retained(result: Result) -> Iterator[Finding]:
     rows = zip(result.timeline.phase, result.timeline.saved, strict=True)
     held = max((saved for phase, saved in rows if phase == "optimizer"), default=0)
-    if held <= _GRAPH:
+    if held <= _GRAPH or not any(row.holds == "graph" and row.name == LAST_LOSS for row in result.kept):
         return
     without = next((c for c in result.changes if c.knobs == {"retain_graph": False}), None)
     evidence = {"saved during the optimizer step_bytes": held}
@@ -64,10 +37,9 @@ def _retained(result: Result) -> Iterator[Finding]:
 def _forgot(result: Result) -> Iterator[Finding]:
     forgot, clean = run_with(result, mode="forgot"), run_with(result, mode="no_grad")
     if forgot and clean and forgot.peak_bytes and clean.peak_bytes and forgot.peak_bytes > clean.peak_bytes:
-        text = (
-            "Without no_grad the forward saves everything for a backward that never comes. The loss of the step before "
-            "holds its graph until the new one takes the name, so two graphs are alive at once."
-        )
+        text = "Without no_grad the forward saves everything for a backward that never comes."
+        if len(result.step_ends) > 1:
+            text += " The loss of the step before holds its graph until the new one takes the name, so two graphs are alive at once."
         evidence = {"forgotten_bytes": forgot.peak_bytes, "no_grad_bytes": clean.peak_bytes}
         yield Finding(
             level="warning" if forgot.chosen else "fact", title="Evaluating with gradients on keeps the graph", text=text, evidence=evidence,
@@ -132,14 +104,20 @@ def _gradients_in_forward(result: Result) -> Iterator[Finding]:
 
 
 def _views(result: Result) -> Iterator[Finding]:
-    wide = [row for row in result.saved if row.holds == "saved" and _kept_in_vain(row) >= 1 << 16]
+    """Of a storage that only autograd keeps, all views together need but a small part."""
+    slots: dict[int, list[SavedTensor]] = defaultdict(list)
+    for row in result.saved:
+        if row.holds == "saved" and row.storage is not None:
+            slots[row.storage].append(row)
+    wide = [rows for rows in slots.values() if _kept_in_vain(rows) >= 1 << 16]
     if wide:
-        row = max(wide, key=_kept_in_vain)
+        rows = max(wide, key=_kept_in_vain)
+        row, size = rows[0], sum(row.bytes or 0 for row in rows)
         text = (
             f"{row.operation} of {module_text(row.module)} saved {row.slot} with {bytes_text(row.bytes or 0)}. It is a view, and a view "
-            f"keeps its whole storage of {bytes_text(row.storage_bytes or 0)}."
+            f"keeps its whole storage of {bytes_text(row.storage_bytes or 0)}, of which backward reads nothing else."
         )
-        evidence = {"view_bytes": row.bytes, "storage_bytes": row.storage_bytes}
+        evidence = {"view_bytes": size, "storage_bytes": row.storage_bytes}
         yield Finding(
             level="surprise",
             title="A small view keeps a large tensor",
@@ -149,13 +127,12 @@ def _views(result: Result) -> Iterator[Finding]:
         )
 
 
-def _kept_in_vain(row: SavedTensor) -> int:
-    size, whole = row.bytes or 0, row.storage_bytes or 0
+def _kept_in_vain(rows: list[SavedTensor]) -> int:
+    size, whole = sum(row.bytes or 0 for row in rows), rows[0].storage_bytes or 0
     return whole - size if whole >= _VIEW * max(size, 1) else 0
 
 
 LOOKS: tuple[Callable[[Result], Iterator[Finding]], ...] = (
-    _growth,
     _retained,
     _forgot,
     _accumulation,

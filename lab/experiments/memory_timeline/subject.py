@@ -15,6 +15,7 @@ from lab.experiments.memory_timeline.settings import forward_only
 from lab.program import run as program
 from lab.program.explain import explain_fault
 from lab.program.own_model import OwnModelError, own_model
+from lab.program.trained import model_of
 from lab.workloads import models
 from lab.workloads.checkpointing import under_checkpoint
 from lab.workloads.training_step import Loss, Recipe, Task, Training
@@ -72,14 +73,18 @@ def _own(params: Params) -> Subject:
 
 def _own_training(params: Params, ran: program.Ran) -> Subject:
     names = dict(ran.namespace)
-    whole = own_model(names)
+    whole = model_of(ran)
     model, segments = _checkpointed(whole.model, params)
     names["model"] = model
     if isinstance(names.get("loss"), (torch.Tensor, float)):  # what a training loop left over
         del names["loss"]
     if not any(p.requires_grad or forward_only(params) for p in model.parameters()):
         raise OwnModelError("The model has no parameter that requires gradients: there is nothing to train.")
-    losses = [own_model({**names, "batch": part}).loss for part in _chunks(whole.batch, params.accumulate)]
+    parts = _chunks(whole.batch, params.accumulate)
+    if whole.loss_of:
+        losses = [whole.loss_of(model, part) for part in parts]
+    else:
+        losses = [own_model({**names, "batch": part}).loss for part in parts]
     inputs = {f"batch[{number}]": tensor for number, tensor in enumerate(_tensors(whole.batch))}
     return Subject(Training(Task(model, inputs, losses), recipe(params)), segments, ran)
 

@@ -15,6 +15,7 @@ import torch
 from lab.contract import Fault
 from lab.experiments.memory_timeline.schema import Params
 from lab.experiments.memory_timeline.subject import Subject, build
+from lab.experiments.memory_timeline.words import LAST_LOSS, LOSSES
 from lab.instruments.memory import unseen as memory_unseen
 from lab.instruments.memory.kept import kept
 from lab.instruments.memory.saved import saved_bytes, saved_tensors
@@ -46,6 +47,8 @@ class Tracked:
     kept: list[Kept]
     segments: int
     parameters: int
+    frozen: int
+    frozen_gradient_bytes: int
     without_gradient: int
     said: Said
     fault: Fault | None
@@ -93,7 +96,7 @@ def names(subject: Subject) -> dict[str, Any]:
     """What the program and the training loop call their things."""
     training = subject.training
     own = {"model": training.task.model} if subject.ran is None else dict(subject.ran.namespace)
-    return own | {"the loop's list of losses": training.kept, "the last loss": training.loss}
+    return own | {LOSSES: training.kept, LAST_LOSS: training.loss}
 
 
 @contextlib.contextmanager
@@ -189,6 +192,8 @@ def _read(params: Params, trained: _Trained, seen: list[int]) -> Tracked:
         opened.kept,
         opened.subject.segments,
         sum(p.numel() for p in parameters),
+        sum(p.numel() for p in parameters if not p.requires_grad),
+        sum(p.grad.nbytes for p in parameters if not p.requires_grad and p.grad is not None),
         sum(p.requires_grad and p.grad is None for p in parameters),
         replace(said, warned=tuple(dict.fromkeys([*said.warned, *trained.warned]))),
         trained.fault,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from lab.records.memory import CATEGORY_TEXTS
 
+LOSSES, LAST_LOSS = "the loop's list of losses", "the last loss"
+"""What the training loop's own names are called."""
+
 
 def category_text(name: str) -> str:
     """``optimizer_state`` -> optimizer state."""

@@ -48,6 +48,7 @@ from lab.instruments.profiling.tree import Tree, build_tree
 from lab.program import run as program
 from lab.program.explain import is_missing_kernel
 from lab.records.profiling import Iteration
+from lab.records.program import SILENT
 from lab.torch_private import require
 from lab.workloads.profiled_step import Step
 
@@ -82,7 +83,8 @@ def _run(params: Params, report: Report) -> Result:
         finally:
             found.step.close()
     report(0.95, "reading the profile")
-    return result_of(params, measured, found.notes, trap, found.said)
+    said = found.ran.said if found.ran else SILENT  # with what the model printed while it was measured
+    return result_of(params, measured, found.notes, trap, said)
 
 
 def _measure(params: Params, found: Subject, report: Report) -> Measured:

@@ -14,6 +14,7 @@ from lab.experiments.op_profile.schema import Params
 from lab.program import run as program
 from lab.program.explain import Row, explain_fault
 from lab.program.own_model import EXAMPLE, OwnModel, OwnModelError, own_model
+from lab.program.trained import model_of
 from lab.records.program import SILENT, Ended, Said
 from lab.workloads import models
 from lab.workloads.profiled_step import LoadedStep, Loading, OwnStep, Placement, Step
@@ -29,9 +30,10 @@ class Subject:
 
     step: Step
     notes: tuple[str, ...] = ()
-    said: Said = SILENT
+    ran: program.Ran | None = None
+    """The visitor's program."""
     own: tuple[OwnModel, dict[str, Any], DataLoader | None] | None = None
-    """Of a visitor's program: its model, its names, and the loader that feeds the step."""
+    """Its model, its names, and the loader that feeds the step."""
 
 
 @dataclass(frozen=True)
@@ -89,29 +91,32 @@ def _own_subject(params: Params, recipe: Recipe) -> Subject | NoStep:
     if ran.ended:
         return NoStep(fault_of(ran.ended, params), ran.said)
     try:
-        names = ran.namespace
+        own, names = model_of(ran), ran.namespace
         feed = own_loader(names)
-        if feed is not None and names.get("batch") is None:
-            names = {**names, "batch": next(iter(feed))}
-        own = own_model(names)
         if params.precision == "bf16":
             own.model.to(torch.bfloat16)
         if not any(p.requires_grad for p in own.model.parameters()):
             raise OwnModelError("The model has no parameter that requires gradients: there is nothing to train.")
         if feed is not None and _fetches(names, own, feed):
             feed = None
-        return Subject(
-            _own_step(own, names, feed, recipe, params), tuple(_unused(params)), ran.said, (own, names, feed)
-        )
+        step = _own_step(own, names, feed, recipe, params)
+        return Subject(step, tuple(_unused(params)), ran, (own, names, feed))
     except Exception as error:  # noqa: BLE001 - classes of the program may raise anything when they are looked at
         return NoStep(fault_of(error, params), ran.said)
 
 
 def _own_step(own: OwnModel, names: dict[str, Any], feed: DataLoader | None, recipe: Recipe, params: Params) -> OwnStep:
-    def loss_of(batch: Any) -> Callable[[], torch.Tensor]:
-        return own_model({**names, "batch": batch}).loss
+    return OwnStep(own.model, own.loss, recipe, params.device, feed, lambda batch: _loss_of(own, names, batch))
 
-    return OwnStep(own.model, own.loss, recipe, params.device, feed, loss_of)
+
+def _loss_of(own: OwnModel, names: dict[str, Any], batch: Any) -> Callable[[], torch.Tensor]:
+    """The loss on a batch of the loader. Where the program trained, its own statements, with the tensors in their order."""
+    known = own.batch
+    if own.loss_of and isinstance(known, Mapping) and isinstance(batch, (list, tuple)) and len(known) == len(batch):
+        pairs = list(zip(known.items(), batch, strict=True))
+        if all(isinstance(new, torch.Tensor) and new.shape[1:] == old.shape[1:] for (_, old), new in pairs):
+            return own.loss_of(own.model, {name: new for (name, _), new in pairs})
+    return own_model({**names, "batch": batch}).loss
 
 
 _LOADERS = ("loader", "train_loader", "dataloader", "train_dataloader", "data_loader", "trainloader", "train_dl", "dl")
@@ -143,7 +148,7 @@ def _fetches(names: Mapping[str, Any], own: OwnModel, loader: DataLoader) -> boo
             loader.__class__ = original
             if fetched:
                 return True
-            own_model({**names, "batch": next(iter(loader))}).loss()
+            _loss_of(own, dict(names), next(iter(loader)))()
     except Exception:  # noqa: BLE001 - its batches are not what the model takes
         return True
     finally:

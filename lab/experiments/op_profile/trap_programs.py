@@ -22,6 +22,8 @@ class TrapPrograms:
     wrong: str
     right: str
     explanation: str
+    measures: bool = False
+    """The trap is what the first program measures, not how it ends."""
 
 
 PROGRAMS: dict[str, TrapPrograms] = {
@@ -160,6 +162,7 @@ result = {"events_of_the_outer": len(outer.events())}
 """,
         "A process has one profiler. Starting another takes it away from the first, and no error says so. Mark the inner part "
         "with record_function.",
+        measures=True,
     ),
     "stacks": TrapPrograms(
         "stacks that stay empty",

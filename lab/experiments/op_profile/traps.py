@@ -5,6 +5,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import torch
+
+from lab.contract import NotAvailableError
 from lab.experiments.op_profile.trap_programs import HEAD, PROGRAMS
 from lab.instruments.profiling.session import only_session
 from lab.records.profiling import Reading, Trap
@@ -20,6 +23,8 @@ def spring(name: str, device: str) -> Trap | None:
     with only_session():
         wrong, said = _tried(programs.wrong, device)
         right, _ = _tried(programs.right, device)
+    if programs.measures and not wrong:
+        raise NotAvailableError(f"{programs.title}: torch {torch.__version__} ends the program with {said}")
     readings = (*_readings(wrong, "as written"), *_readings(right, "repaired"))
     return Trap(name, programs.title, programs.wrong, programs.right, readings, said, programs.explanation)
 

@@ -24,7 +24,8 @@ from lab.experiments.train_eval.studies.switches import read_switches
 from lab.instruments.modes.scan import scan_modes
 from lab.program import run as program
 from lab.program.explain import explain_fault
-from lab.program.own_model import first_tensor, own_model
+from lab.program.own_model import first_tensor
+from lab.program.trained import model_of
 from lab.records.modes import Chosen, Scan
 from lab.torch_private import require
 from lab.workloads.mode_models import convnet, small_net, transformer
@@ -159,7 +160,7 @@ def _own(params: Params, report: Report) -> Result:
             return replace(nothing, fault=explain_fault(ran.ended))
         report(0.4, "scanning the model")
         try:
-            own = own_model(ran.namespace)
+            own = model_of(ran)
             modes = scan_modes(
                 own.model,
                 lambda: first_tensor(own.model(*own.inputs)),
@@ -170,8 +171,8 @@ def _own(params: Params, report: Report) -> Result:
             nothing = replace(nothing, scan=Scan("own", modes, "", None, None, None))
             trained, evaluated = _losses(own.model, own.loss, params.seed)
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the visitor's model may raise anything, and is told what
-            return replace(nothing, fault=explain_fault(error))
-    return replace(nothing, scan=Scan("own", modes, own.loss_name, trained, evaluated, None))
+            return replace(nothing, fault=explain_fault(error), **ran.said.fields())
+    return replace(nothing, **ran.said.fields(), scan=Scan("own", modes, own.loss_name, trained, evaluated, None))
 
 
 _VIEWS = {"dropout": _dropout, "batchnorm": _batchnorm, "switches": _switches, "scan": _scan}

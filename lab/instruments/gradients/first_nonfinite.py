@@ -17,6 +17,7 @@ import torch
 from torch.autograd.graph import Node
 from torch.overrides import TorchFunctionMode
 
+from lab.instruments.describing.lines import program_line
 from lab.instruments.gradients.layer_watch import floating_tensors
 from lab.records.gradients import FirstNonfinite
 
@@ -34,36 +35,57 @@ _CONSTANTS = {
 }
 
 
-class ForwardSearch(TorchFunctionMode):
-    """Watch one forward pass. ``layer`` names whichever layer is running."""
+_EDGES = {"log", "log2", "log10", "sqrt", "rsqrt", "reciprocal"}
+"""Elementwise functions with an edge in their domain: the value that they got says all."""
 
-    def __init__(self, layer: Callable[[], str]) -> None:
+
+class ForwardSearch(TorchFunctionMode):
+    """Watch one forward pass. ``layer`` names whichever layer is running; ``file``: of the visitor's program, for lines."""
+
+    def __init__(self, layer: Callable[[], str], file: str = "") -> None:
         super().__init__()
+        self.lines: dict[Node, int | None] = {}
+        """The line of the program on which each node was made."""
+        self._file = file
         self.found: FirstNonfinite | None = None
         self.layers: dict[Node, str] = {}
         """The layer in which each node of the graph was made."""
         self._layer = layer
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        before = [] if self.found else [_kinds(t) for t in floating_tensors([*args, *(kwargs or {}).values()])]
-        result = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "operation")
+        inputs = [] if self.found else list(floating_tensors([*args, *(kwargs or {}).values()]))
+        before, values = [_kinds(t) for t in inputs], inputs[0].detach().clone() if name in _EDGES and inputs else None
+        result = func(*args, **(kwargs or {}))
         for tensor in floating_tensors(result):
             if tensor.grad_fn is not None:
                 self.layers.setdefault(tensor.grad_fn, self._layer())
+                self.lines.setdefault(tensor.grad_fn, program_line(self._file))
             if not self.found and name not in _CONSTANTS and not name.startswith("__get__"):
-                self._look(name, before, tensor)
+                self._look(name, before, tensor, values)
         return result
 
-    def _look(self, name: str, before: list[tuple[bool, bool]], result: torch.Tensor) -> None:
+    def _look(
+        self, name: str, before: list[tuple[bool, bool]], result: torch.Tensor, values: torch.Tensor | None
+    ) -> None:
         has_nan, has_inf = _kinds(result)
         new_nan = has_nan and not any(nan for nan, _ in before)
         new_inf = has_inf and not any(nan or inf for nan, inf in before)
         if new_nan or new_inf:
-            self.found = FirstNonfinite(self._layer(), name.strip("_"), "forward", _value(result))
+            line, got = program_line(self._file), _got(values, result)
+            self.found = FirstNonfinite(self._layer(), name.strip("_"), "forward", _value(result), line, got)
 
 
-def search_backward(loss: torch.Tensor, layers: dict[Node, str]) -> FirstNonfinite | None:
+def _got(values: torch.Tensor | None, result: torch.Tensor) -> float | None:
+    """The input at the first place where an elementwise result is not finite; None where they do not match."""
+    if values is None or values.shape != result.shape:
+        return None
+    return float(values.flatten()[int((~result.detach().isfinite()).flatten().int().argmax())])
+
+
+def search_backward(
+    loss: torch.Tensor, layers: dict[Node, str], lines: dict[Node, int | None] | None = None
+) -> FirstNonfinite | None:
     """Run ``loss.backward()`` and return the first node that turned finite gradients into something else."""
     found: list[FirstNonfinite] = []
     finite: dict[Node, bool] = {}
@@ -77,7 +99,10 @@ def search_backward(loss: torch.Tensor, layers: dict[Node, str]) -> FirstNonfini
             if not found and finite.get(node) and not _all_finite(given):
                 bad = next(g for g in given if g is not None and not _all_finite((g,)))
                 operation = node.name().removesuffix("0").removesuffix("Backward").lower()
-                found.append(FirstNonfinite(layers.get(node, ""), f"backward of {operation}", "backward", _value(bad)))
+                line = (lines or {}).get(node)
+                found.append(
+                    FirstNonfinite(layers.get(node, ""), f"backward of {operation}", "backward", _value(bad), line)
+                )
 
         handles += [node.register_prehook(arrive), node.register_hook(leave)]
     try:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from lab.instruments.describing.lines import program_line
 from lab.instruments.gradients.norms import Moments
 
 Into = str
@@ -37,6 +38,10 @@ class Watched:
     calls: int = 0
     activation: Moments = field(default_factory=Moments)
     gradients: dict[Into, Moments] = field(default_factory=dict)
+    recorded: bool = True
+    """Whether gradients were switched on in some call of the last forward."""
+    line: int | None = None
+    """Line of the visitor's program that called it."""
     output: torch.Tensor | None = None
     """Of the last call; kept until the next forward."""
 
@@ -44,7 +49,9 @@ class Watched:
 class LayerWatch:
     """Context manager with hooks on ``layers``; ``begin`` before each forward."""
 
-    def __init__(self, layers: Sequence[Watched]) -> None:
+    def __init__(self, layers: Sequence[Watched], file: str = "") -> None:
+        """``file``: of the visitor's program, for lines."""
+        self._file = file
         self.layers = list(layers)
         self.into: Into = LOSS
         self.order: list[Watched] = []
@@ -71,7 +78,7 @@ class LayerWatch:
         self._forward, self.into, self._norm_only = True, LOSS, norm_only
         self.running.clear()
         for layer in self.layers:
-            layer.calls, layer.gradients, layer.output = 0, {}, None
+            layer.calls, layer.gradients, layer.output, layer.recorded = 0, {}, None, False
             layer.activation = Moments(norm_only=norm_only)
 
     def forward_done(self) -> None:
@@ -86,6 +93,8 @@ class LayerWatch:
         def start(module: nn.Module, inputs: Any) -> None:
             if self._forward:
                 self.running.append(layer)
+                layer.recorded |= torch.is_grad_enabled()
+                layer.line = program_line(self._file)
 
         return start
 

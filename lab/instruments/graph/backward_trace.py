@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.autograd.graph import Node as TorchNode
 
-from lab.instruments.describing.values import SMALL, quiet_grad, tensor_value
+from lab.instruments.describing.values import SMALL, is_readable, quiet_grad, tensor_value
 from lab.instruments.graph.book import Graph, Seen
 from lab.records.graph import Plain
 
@@ -22,6 +22,7 @@ MOST_STEPS = 20_000
 _WHOLE_VALUES = 500
 """Steps beyond this keep only scalars, so that a long chain stays small."""
 _LEAF_ELEMENTS = 256
+_CLAMPS = ("Clamp", "Hardtanh")
 
 
 @dataclass(eq=False, slots=True)
@@ -32,6 +33,8 @@ class SeenStep:
     parents: tuple[Seen, ...] = ()
     before: Plain = None
     after: Plain = None
+    stopped: int | None = None
+    """Elements of a clamp to which a gradient came and which handed on none."""
 
 
 class BackwardTrace:
@@ -69,6 +72,7 @@ class BackwardTrace:
         def hand_on(given: tuple[torch.Tensor | None, ...], grads: tuple[torch.Tensor | None, ...]) -> None:
             with self._own_look():
                 self._hand_on(seen, given)
+                self._count_stopped(seen, given, grads)
 
         self._handles += [node.register_prehook(arrive), node.register_hook(hand_on)]
 
@@ -86,7 +90,7 @@ class BackwardTrace:
         self._open[seen.serial] = step
 
     def _hand_on(self, seen: Seen, given: tuple[torch.Tensor | None, ...]) -> None:
-        step = self._open.pop(seen.serial, None)
+        step = self._open.get(seen.serial)
         if step is None:
             return
         if seen.kind == "leaf":
@@ -95,6 +99,16 @@ class BackwardTrace:
         parents = sorted(self._parents.get(seen.serial, ()), key=lambda p: p[0])
         step.parents = tuple(parent for _, parent in parents)
         step.given = tuple(self._value(given[slot], seen) if slot < len(given) else None for slot, _ in parents)
+
+    def _count_stopped(
+        self, seen: Seen, given: tuple[torch.Tensor | None, ...], grads: tuple[torch.Tensor | None, ...]
+    ) -> None:
+        step = self._open.pop(seen.serial, None)
+        if step is None or not seen.name.startswith(_CLAMPS) or not given or not grads:
+            return
+        arrived, handed_on = grads[0], given[0]
+        if arrived is not None and handed_on is not None and is_readable(arrived) and is_readable(handed_on):
+            step.stopped = int(((arrived.detach() != 0) & (handed_on.detach() == 0)).sum())
 
     def _value(self, tensor: torch.Tensor | None, seen: Seen) -> Plain:
         largest = _LEAF_ELEMENTS if seen.kind == "leaf" else SMALL

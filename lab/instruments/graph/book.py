@@ -185,7 +185,7 @@ class GraphBook:
 
     def walk(self, roots: Iterable[TorchNode]) -> Graph:
         """Every node reachable from ``roots``, once, without recursion."""
-        graph, known, todo = Graph([], [], 0), set(), list(roots)[::-1]
+        graph, known, todo = Graph([], [], 0), set(), [root for root in roots if not torch_private.is_gone(root)][::-1]
         while todo:
             node = todo.pop()
             seen = self.see(node)

@@ -67,6 +67,7 @@ def _group(step: int, name: str, members: list[tuple[Storage, _How]]) -> Kept:
         sum(storage.bytes for storage, _ in members),
         len(members),
         name,
+        None,
         holder.kind,
         holder.holds,
         sum(how.view_bytes for _, how in members),

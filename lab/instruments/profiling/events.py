@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lab.instruments.profiling.cost import WITH_ARGUMENTS, WITH_TRAFFIC
-from lab.torch_private import profiler_events
+from lab.torch_private import activity, profiler_events
 
 Kind = Literal["op", "range", "runtime", "memory", "kernel", "copy"]
 
@@ -81,7 +81,7 @@ def _columns(given: list[Any]) -> Events:
     if not given:
         return Events()
     of = type(given[0])
-    kinds_of = [_KINDS.get(activity) for activity in map(of.activity_type, given)]
+    kinds_of = [_KINDS.get(said) for said in map(getattr(of, "activity_type", activity), given)]
     rows = [event for event, kind in zip(given, kinds_of, strict=True) if kind]
     kinds: list[Any] = [kind for kind in kinds_of if kind]
     on_device = any(kind in DEVICE for kind in kinds)

@@ -295,7 +295,7 @@ def _plain(value: Any) -> bool:
 
 
 def test_a_site_is_one_line_of_text() -> None:
-    from components.frame.findings import site_text
+    from components.frame.site_list import site_text
     from lab.contract import Site
 
     assert site_text(Site(4, "overwritten here", "p", "version 0", "version 1")) == (

@@ -33,7 +33,7 @@ ZERO = dict.fromkeys(CATEGORIES, 0)
 def run(setting: str, peak_bytes: int | None, phase: str, chosen: bool = False, **categories: int) -> Run:
     curve = Curve((0, 1), (1, peak_bytes or 0))
     return Run(
-        setting, {}, False, chosen, False, peak_bytes, phase, "", "", ZERO | categories, 0, 0, 0, 0, None, curve, ""
+        setting, {}, False, chosen, False, peak_bytes, phase, "", "", ZERO | categories, 0, 0, 0, 0, 0, None, curve, ""
     )
 
 

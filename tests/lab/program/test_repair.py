@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from lab.contract import Edit
-from lab.program.edits import apply_edits, why_never
+from lab.contract import Edit, apply_edits
+from lab.program.edits import why_never
 from lab.program.lines import FILE
 from lab.program.repair import Trial
 from lab.records.program import Repair

@@ -7,7 +7,19 @@ from collections.abc import Callable, Iterator
 
 from lab.contract import Edit, Finding, by_level
 from lab.experiments.autograd_graph.faults import explain as explain_error
-from lab.experiments.autograd_graph.findings import custom, facts, in_place, no_path, not_finite, training, zeros
+from lab.experiments.autograd_graph.findings import (
+    custom,
+    facts,
+    hooks,
+    in_place,
+    leaves,
+    losses,
+    no_path,
+    not_finite,
+    single_functions,
+    training,
+    zeros,
+)
 from lab.experiments.autograd_graph.findings.record import Record, on_line, short, site
 from lab.experiments.autograd_graph.findings.tested import with_trial
 from lab.experiments.autograd_graph.schema import Result
@@ -128,24 +140,25 @@ _LOOKS: tuple[Callable[[Record], Iterator[Finding]], ...] = (
     training.clipped_after_step,
     training.optimizer_of_others,
     training.frozen_by_load,
-    training.broadcast_loss,
-    training.gradcheck_in_single_precision,
-    training.scatter_twice,
-    training.imaginary_dropped,
+    losses.broadcast_loss,
+    single_functions.gradcheck_in_single_precision,
+    single_functions.scatter_twice,
+    single_functions.imaginary_dropped,
     training.growing_history,
     training.kept_in_a_total,
-    training.hooks,
+    hooks.hooks,
     _caught,
     no_path.switches_without_effect,
-    no_path.unused_leaves,
-    no_path.result_read_for_grad,
+    leaves.unused_leaves,
+    leaves.result_read_for_grad,
+    zeros.bias_before_batch_norm,
     zeros.cancelled_paths,
     zeros.conventions,
     training.accumulated,
     zeros.stopped_gradients,
     facts.cut,
     facts.broadcast,
-    training.drawn_by_torchviz,
+    single_functions.drawn_by_torchviz,
     facts.used_twice,
     facts.frozen,
     facts.custom,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from lab.contract import Finding
+from lab.contract import Finding, apply_edits
 from lab.experiments.autograd_graph.findings.record import words
 from lab.experiments.autograd_graph.schema import Result
-from lab.program.edits import apply_edits, why_never
+from lab.program.edits import why_never
 from lab.records.program import Repair
 
 _GRADIENTS = 3

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-from lab.contract import Finding
-from lab.experiments.autograd_graph.findings.record import Record, finite, flat, is_zero, on_line, site, words
+from lab.contract import Finding, Site
+from lab.experiments.autograd_graph.findings.record import Record, finite, flat, is_zero, numbers, on_line, site, words
 from lab.quantities import number_text
-from lab.records.graph import Node, Pass, Step
+from lab.records.graph import Node, Pass, Plain, Step
 from lab.records.operations import Checked
 
 _STEPS = {"round", "floor", "ceil", "trunc", "sign", "sgn", "fix", "heaviside"}
@@ -108,7 +109,7 @@ def _partial(record: Record, run: Pass, node: Node, step: Step) -> Finding | Non
     taken = record.made.get(made.inputs[0]) if made and made.inputs else None
     points = flat(taken.value) if taken else None
     if incoming is None or given is None or points is None or not len(incoming) == len(given) == len(points):
-        return None
+        return _partial_of_many(node, step)
     stuck = [i for i, (a, b) in enumerate(zip(incoming, given, strict=True)) if a and not b]
     if not stuck:
         return None
@@ -169,6 +170,71 @@ def cancelled_paths(record: Record) -> Iterator[Finding]:
                 sites=sites,
             )
             return
+
+
+def _partial_of_many(node: Node, step: Step) -> Finding | None:
+    """The same for a tensor too large to be shown whole."""
+    count = math.prod(node.shape or ())
+    if not step.stopped:
+        return None
+    text = (
+        f"{node.label}{on_line(node.line)} hands on 0 for {step.stopped:,} of {count:,} elements to which a gradient arrives: "
+        "they lie outside its range and cannot come back."
+    )
+    return Finding(
+        level="surprise",
+        title=f"{node.label} stops the gradient of {step.stopped:,} of {count:,} elements",
+        text=text,
+        evidence={"elements without gradient": step.stopped, "of": count},
+        line=node.line,
+        repair="Clamp what is shown and not what is trained, or use a function with a slope such as sigmoid.",
+        sites=site(node.line, "becomes zero here", node.label, words(step.incoming), words(step.given[0])),
+    )
+
+
+def bias_before_batch_norm(record: Record) -> Iterator[Finding]:
+    """A bias whose gradient is rounding: batch normalisation takes the mean away, and with it the bias."""
+    for _, steps in record.own_passes():
+        norms = [s for s in steps if record.nodes[s.node].label.endswith("batch_norm")]
+        arrived = {s.node: s.incoming for s in steps}
+        for norm in norms:
+            for above in norm.parents:
+                biases = [n for n in record.parents.get(above, []) if record.nodes[n].label.endswith(".bias")]
+                for bias in biases:
+                    size, scale = _largest(arrived.get(bias)), _largest(arrived.get(above))
+                    if size is None or not scale or size > 1e-5 * scale:
+                        continue
+                    name, layer = record.nodes[bias].label, record.nodes[norm.node]
+                    text = (
+                        f"{name} gets a gradient of at most {number_text(size)}, where {number_text(scale)} arrives at its layer: "
+                        f"{layer.label}{on_line(layer.line)} subtracts the mean, so adding a bias before it changes nothing. What is left is rounding."
+                    )
+                    yield Finding(
+                        level="surprise",
+                        title=f"{name} cannot matter before batch normalisation",
+                        text=text,
+                        evidence={"largest gradient": size, "arrives at the layer": scale},
+                        line=layer.line,
+                        repair="Leave it out: bias=False in the layer before.",
+                        sites=_built(record, "BatchNorm")
+                        + site(layer.line, "mean taken away here", name)
+                        + site(record.nodes[above].line, "bias added here", name),
+                    )
+                    return
+
+
+def _built(record: Record, layer: str) -> tuple[Site, ...]:
+    """Where the program builds its only layer of this kind."""
+    lines = [n for n, text in enumerate(record.lines, 1) if f"{layer}1d(" in text or f"{layer}2d(" in text]
+    return site(lines[0], "built here", layer) if len(lines) == 1 else ()
+
+
+def _largest(value: Plain) -> float | None:
+    """The largest absolute number; of a summary the larger of its extremes."""
+    if isinstance(value, dict):
+        return max(abs(float(value["min"])), abs(float(value["max"]))) if "min" in value else None
+    found = [abs(number) for number in numbers(value)]
+    return max(found) if found else None
 
 
 def conventions(record: Record) -> Iterator[Finding]:

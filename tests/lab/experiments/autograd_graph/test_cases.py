@@ -62,13 +62,30 @@ def same(expected: Any, got: Any) -> bool:
     return expected == got
 
 
+RENAMED = (
+    ("BackwardHookFunctionBackward is", "BackwardHookFunction is"),
+    (
+        "One of the differentiated Tensors appears to not have been u",
+        "The differentiated Tensor at index 0 appears to not have bee",
+    ),
+)
+"""What older releases say, and what 2.13 says; a case may have cut it at 60 letters."""
+
+
+def as_on_2_13(text: str) -> str:
+    for before, here in RENAMED:
+        text = text.replace(before, here) if RELEASE < OBSERVED_ON else text
+    return text
+
+
 def check_confusion(row: dict[str, Any]) -> Result:
     result, observed = observe(row["snippet"]), row["observed"]
     assert (result.fault.type if result.fault else None) == row["error"]
     if "message" in observed and result.fault:
-        assert result.fault.message.startswith(observed["message"][:60])
+        assert as_on_2_13(result.fault.message).startswith(observed["message"][:60])
     if "result" in observed:
-        assert same(observed["result"], result.variables["result"]), result.variables["result"]
+        got = wire.loads(as_on_2_13(wire.dumps(result.variables["result"])))
+        assert same(observed["result"], got), result.variables["result"]
     for text in observed.get("warnings", ()):
         beginning = text.split(": ", 1)[1][:50]
         assert any(w.text.startswith(beginning) for w in result.warned), (beginning, result.warned)

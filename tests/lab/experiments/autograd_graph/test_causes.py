@@ -21,7 +21,7 @@ def rows(name: str) -> dict[str, dict[str, Any]]:
 LABELS, ROWS = rows("labels.jsonl"), rows("cases.jsonl")
 ELSEWHERE = (
     *("gm-02", "gm-03", "gm-04", "gm-06", "gm-22", "gm-23", "gm-24", "gm-26", "gm-27", "gm-28"),
-    *("gn-15", "gn-23", "gn-24", "tl-03", "mp-02", "mp-09"),
+    *("gn-15", "gn-23", "gn-24", "gn-25", "tl-03", "mp-02", "mp-09"),
 )
 """Rows of other pages whose cause is autograd's."""
 BLAMED = {at: row["culprit_line"] for at, row in LABELS.items() if row["page"] == "autograd_graph"}

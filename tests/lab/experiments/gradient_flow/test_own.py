@@ -73,8 +73,14 @@ def test_hardtanh_on_its_bound_and_clamp():
     program = "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.w = nn.Parameter(torch.tensor([3.0]))\n    def forward(self, x):\n        return {} * x\nmodel, batch = M(), torch.ones(1)\nloss = lambda m, b: m(b).sum()\n"
     stuck = own(program.format("F.hardtanh(self.w, -2., 3.)"), lr=0.5)
     free = own(program.format("torch.clamp(self.w, -2., 3.)"), lr=0.5)
-    assert "Stuck on the bound of hardtanh" in [f.title for f in explain(stuck)]
-    assert (stuck.final_loss, free.final_loss) == (3.0, 2.0)
+    (found,) = (f for f in explain(stuck) if f.title == "Stuck on the bound of hardtanh")
+    at = torch.tensor([3.0], requires_grad=True)
+    torch.clamp(at, -2.0, 3.0).backward()  # 1 up to torch 2.13, 0 since
+    assert at.grad is not None
+    slope = at.grad.item()
+    assert found.evidence["slope of clamp there"] == slope
+    assert ("Use torch.clamp" in found.repair) == (slope == 1)
+    assert (stuck.final_loss, free.final_loss) == (3.0, 3.0 - 2 * 0.5 * slope)
 
 
 def test_a_bias_before_batchnorm_is_no_fault():

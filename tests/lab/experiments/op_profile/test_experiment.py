@@ -22,6 +22,7 @@ from lab.experiments.op_profile.lessons import headline_of
 from lab.experiments.op_profile.schema import TRAPS, Params, Result
 from lab.experiments.op_profile.timeline import thinned
 from lab.experiments.op_profile.trap_programs import PROGRAMS
+from lab.experiments.op_profile.traps import spring
 from lab.experiments.op_profile.trials import changes
 from lab.experiments.op_profile.verdict import verdict
 from lab.instruments.profiling.ceilings import measure_ceilings
@@ -30,6 +31,9 @@ from lab.instruments.profiling.threads import BARE_THREADS, bare_threads
 from lab.program.own_model import EXAMPLE
 from lab.records.profiling import Dispatch, StepParts
 
+ENDS_THE_OUTER = torch.__version__.startswith("2.11.")
+"""There a profiler inside another is an error when the outer one ends; since then it is silent."""
+SPRUNG = sorted(set(PROGRAMS) - ({"nested"} if ENDS_THE_OUTER else set()))
 SMALL: dict[str, Any] = {"layers": 1, "width": 32, "batch": 2, "seq": 8, "steps": 2, "warmup": 1}
 
 
@@ -344,7 +348,7 @@ def test_a_model_that_profiles_itself_is_told_so():
     )
     fault = measured(model="own", code=code).fault
     assert fault
-    assert fault.type == "ProfileLostError"
+    assert fault.type in ("ProfileLostError", "RuntimeError")  # torch 2.11 says it itself
     assert "second session empties the first" in fault.explanation
     assert measured(model="mlp").step  # and the next run has its profiler
 
@@ -375,23 +379,32 @@ def test_every_trap_has_programs():
 
 @pytest.fixture(scope="module")
 def trapped():
-    from lab.experiments.op_profile.traps import spring
-
-    return {name: spring(name, "cpu") for name in PROGRAMS}
+    return {name: spring(name, "cpu") for name in SPRUNG}
 
 
 def value(trap, name, program):
     return next(r.value for r in trap.readings if (r.name, r.program) == (name, program))
 
 
-@pytest.mark.parametrize("name", sorted(PROGRAMS))
+@pytest.mark.parametrize("name", SPRUNG)
 def test_every_repaired_program_gives_numbers(trapped, name):
     assert any(r.program == "repaired" and r.value is not None for r in trapped[name].readings)
 
 
-def test_what_the_traps_show(trapped):
+@pytest.mark.skipif(ENDS_THE_OUTER, reason="torch 2.11 ends the outer profiler with an error")
+def test_an_inner_profiler_takes_the_events(trapped):
     assert value(trapped["nested"], "events of the outer", "as written") == 0
     assert value(trapped["nested"], "events of the outer", "repaired") > 3
+
+
+def test_a_trap_that_ends_early_where_it_should_measure_is_refused(monkeypatch):
+    ended = replace(PROGRAMS["nested"], wrong="raise RuntimeError('not running')")
+    monkeypatch.setitem(PROGRAMS, "nested", ended)
+    with pytest.raises(NotAvailableError, match=r"torch .* ends the program with RuntimeError: not running"):
+        spring("nested", "cpu")
+
+
+def test_what_the_traps_show(trapped):
     assert value(trapped["stacks"], "operators with a stack", "as written") == 0
     assert value(trapped["stacks"], "operators with a stack", "repaired") > 0
     assert value(trapped["shapes"], "rows for mm", "as written") == 1
@@ -499,6 +512,10 @@ def printed_by(source: str) -> list[str]:
 
 @pytest.mark.parametrize("lesson", op_profile.lessons, ids=lambda lesson: lesson.title)
 def test_the_script_of_a_lesson_gives_its_number(lesson):
+    if ENDS_THE_OUTER and lesson.params.trap == "nested":
+        with pytest.raises(NotAvailableError, match="Can't disable Kineto profiler"):
+            op_profile.run(lesson.params, silent)
+        return
     result = op_profile.run(lesson.params, silent)
     evidence = lesson.evidence(result)
     assert lesson.answer(result) in lesson.choices

@@ -48,6 +48,15 @@ def only(look: Callable, result: Result) -> Finding:
     return found[0]
 
 
+SMALL = """class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(64, 64)
+    def forward(self, x):
+{body}
+        return self.fc(x)
+model, batch = Net(), torch.randn(64, 64)
+"""
 LINEAR = """class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -67,15 +76,15 @@ def test_a_loop_in_python_is_found_with_its_line():
     found = only(python_time, result)
     assert found.line in (8, 9)
     assert result.python
-    assert result.python.share > 0.8
+    assert result.python.share > 0.5
     assert result.verdict
     assert result.verdict.bound == "host"
 
 
 def test_a_loop_in_a_helper_of_the_program_is_found_where_it_runs():
     body = "        total = work()\n"
-    code = "def work():\n    found = []\n    for i in range(60000):\n        found.append(i * i)\n    return found\n"
-    found = only(python_time, own(code + LINEAR.format(body=body)))
+    code = "def work():\n    found = []\n    for i in range(300000):\n        found.append(i * i)\n    return found\n"
+    found = only(python_time, own(code + SMALL.format(body=body)))
     assert found.line in (3, 4)
 
 
@@ -87,10 +96,10 @@ def test_a_function_of_autograd_in_python_is_python():
     @staticmethod
     def backward(ctx, g):
         total = 0
-        for i in range(60000):
+        for i in range(300000):
             total += i
         return g * 2
-""" + LINEAR.format(body="        x = Slow.apply(self.fc(x))")
+""" + SMALL.format(body="        x = Slow.apply(self.fc(x))")
     found = only(python_time, own(code))
     assert found.line in (8, 9)
 

@@ -41,6 +41,7 @@ def test_nan_and_infinity_are_data():
     assert (found.norm, found.max) == (math.inf, math.inf)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # up to torch 2.12
 def test_sparse_and_complex_values_count():
     sparse = torch.sparse_coo_tensor(
         torch.tensor([[0, 0, 2]]), torch.tensor([1.0, 2.0, 4.0]), (3,), check_invariants=True

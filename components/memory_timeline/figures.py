@@ -13,8 +13,8 @@ from components.kit.palette import Theme
 from components.kit.tables import draw_table
 from components.memory_timeline.charts import memory as charts
 from components.memory_timeline.timeline import memory_view
-from components.memory_timeline.timeline.scene import phase_text, short
-from lab.quantities import bytes_text, seconds_text
+from components.memory_timeline.timeline.scene import phase_text
+from lab.quantities import bytes_text, seconds_text, short_bytes_text
 from lab.records.memory import CATEGORY_TEXTS, Curve, MemoryResult, Owner, Prediction, Run, SavedTensor
 
 VIEWS = {
@@ -82,9 +82,9 @@ def _headline(result: MemoryResult, key: str) -> None:
     peak, seconds = result.peak, result.step_s
     largest = max(peak.categories, key=peak.categories.__getitem__)
     numbers = [
-        (f"peak, {'predicted' if result.predicted else 'measured'}", short(peak.bytes), f"{peak.bytes:,} B"),
+        (f"peak, {'predicted' if result.predicted else 'measured'}", short_bytes_text(peak.bytes), f"{peak.bytes:,} B"),
         ("falls in", f"{phase_text(peak.phase)}, step {peak.step + 1}", _cut(peak.op)),
-        ("most of it", CATEGORY_TEXTS[largest], short(peak.categories[largest])),
+        ("most of it", CATEGORY_TEXTS[largest], short_bytes_text(peak.categories[largest])),
     ]
     if seconds:
         spread = f"{seconds_text(seconds.min)} to {seconds_text(seconds.max)}"
@@ -120,7 +120,7 @@ def _run_row(run: Run) -> dict[str, Any]:
         return {"setting": run.setting, "peak": f"failed: {run.failed}"}
     return {
         "setting": charts.setting_text(run),
-        "peak": short(run.peak_bytes),
+        "peak": short_bytes_text(run.peak_bytes),
         "bytes": run.peak_bytes,
         "falls in": f"{phase_text(run.peak_phase)}, {run.peak_op}",
         "step": seconds_text(seconds.median) if seconds else "not measured",
@@ -158,7 +158,7 @@ def _saved_row(tensor: SavedTensor) -> dict[str, Any]:
 def _fit(result: MemoryResult, key: str, presenter: bool) -> None:
     fit, prediction = result.fit, result.prediction
     verdict = "fits" if fit.fits else "does not fit"
-    st.markdown(f"#### {short(fit.peak_bytes)} {verdict} on a card with {short(fit.card_bytes)}")
+    st.markdown(f"#### {short_bytes_text(fit.peak_bytes)} {verdict} on a card with {short_bytes_text(fit.card_bytes)}")
     st.caption(
         f"For the kernels of {fit.device}. A CUDA card also holds the context, workspaces and rounding to blocks, "
         "so leave a margin."
@@ -194,7 +194,7 @@ def _out_of_memory(result: MemoryResult, key: str, presenter: bool) -> None:
     if hit is None:
         st.text("The whole training fits under this cap. Set a smaller cap.")
         return
-    st.markdown(f"#### {hit.op} asked for {short(hit.request_bytes)} and did not get it")
+    st.markdown(f"#### {hit.op} asked for {short_bytes_text(hit.request_bytes)} and did not get it")
     place = f"{phase_text(hit.phase)} of step {hit.step + 1}, in {hit.module}"
     line = f", line {hit.line}" if hit.line else ""
     st.text(
@@ -227,7 +227,7 @@ def owners_rows(owners: Sequence[Owner]) -> list[dict[str, Any]]:
     """The largest owners as table rows."""
     return [
         {"category": CATEGORY_TEXTS[o.category], "module": o.module, "operation": o.op or o.name, "tensors": o.count,
-         "size": short(o.bytes), "bytes": o.bytes}
+         "size": short_bytes_text(o.bytes), "bytes": o.bytes}
         for o in owners
     ]  # fmt: skip
 
@@ -285,7 +285,7 @@ def _allocator(result: MemoryResult, key: str) -> None:
             "torch.cuda.empty_cache() gives cached blocks back to the driver for other programs: it frees no tensor that is alive."
         )
         return
-    rows = [{"part": name, "size": short(size), "bytes": size} for name, size in found.lines.items()]
+    rows = [{"part": name, "size": short_bytes_text(size), "bytes": size} for name, size in found.lines.items()]
     helps = {"part": "The four lines sum to what is reserved.", "size": "", "bytes": ""}
     draw_table(rows, helps, f"{key}-allocator", "")
     st.text(f"The driver counts {bytes_text(found.driver_bytes)} in use on the device, other processes included.")

@@ -9,6 +9,7 @@ from typing import Any
 from lab.contract import Knob, Limits, ParamsError, check, knob
 from lab.records.memory import MemoryResult
 from lab.workloads.models import HEAD_WIDTH
+from lab.workloads.optimizers import OPTIMIZERS
 
 GIB = 1 << 30
 DEFAULT_PROGRAM = """class Block(nn.Module):
@@ -39,7 +40,7 @@ class Params:
     """Samples of one optimizer step."""
     seq: int = knob(64, low=1, high=65_536)
     """Tokens of a sample, for gpt and lstm."""
-    optimizer: str = knob("adamw", choices=("sgd", "momentum", "adam", "adamw"))
+    optimizer: str = knob("adamw", choices=tuple(OPTIMIZERS))
     """SGD keeps nothing, momentum one number for each parameter, Adam two."""
     optimizer_impl: str = knob("forloop", choices=("forloop", "foreach", "fused"))
     """One parameter after the other (default on the CPU), all in one list (default on CUDA), or one kernel."""

@@ -11,6 +11,8 @@ import inspect
 from lab.experiments.memory_timeline.schema import Params
 from lab.experiments.memory_timeline.settings import forward_only
 from lab.workloads import models
+from lab.workloads.optimizers import implementation, optimizer_source
+from lab.workloads.precision import autocast_source
 
 _HEAD = '''"""What is alive while a model trains, in bytes."""
 
@@ -193,15 +195,8 @@ def _own(params: Params) -> str:
 
 
 def _setup(params: Params) -> str:
-    how = f"foreach={params.optimizer_impl == 'foreach'}, fused={params.optimizer_impl == 'fused'}"
-    kind = {
-        "sgd": f"SGD(model.parameters(), lr=1e-3, {how})",
-        "momentum": f"SGD(model.parameters(), lr=1e-3, momentum=0.9, {how})",
-        "adam": f"Adam(model.parameters(), lr=1e-4, {how})",
-        "adamw": f"AdamW(model.parameters(), lr=1e-4, {how})",
-    }[params.optimizer]
-    dtype = {"bf16_autocast": "torch.bfloat16", "fp16_autocast": "torch.float16"}.get(params.precision)
-    cast = f"torch.autocast(DEVICE, {dtype})" if dtype else "contextlib.nullcontext()"
+    kind = optimizer_source(params.optimizer, "model.parameters()", **implementation(params.optimizer_impl))
+    cast = autocast_source("DEVICE", params.precision, "contextlib.nullcontext()")
     micro = f"[tuple(parts) for parts in zip(*(t.tensor_split({params.accumulate}) for t in batch))]"
     tensors = "*batch"
     if params.model == "own":
@@ -210,7 +205,7 @@ def _setup(params: Params) -> str:
     cap = f"cap={params.cap_bytes}" if params.cap_bytes else ""
     scaled = params.precision == "fp16_autocast" and params.mode == "train"
     return (
-        f"optimizer = torch.optim.{kind}\n"
+        f"optimizer = {kind}\n"
         f"scaler = torch.amp.GradScaler(DEVICE, enabled={scaled})\n"
         f"micro = {micro}\n"
         f"track, losses, loss, ends = Track({cap}), [], None, []\n"

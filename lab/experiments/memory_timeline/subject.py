@@ -18,7 +18,7 @@ from lab.program.own_model import OwnModelError, own_model
 from lab.program.trained import model_of
 from lab.workloads import models
 from lab.workloads.checkpointing import under_checkpoint
-from lab.workloads.training_step import Loss, Recipe, Task, Training
+from lab.workloads.training_step import Loss, MicroBatches, Recipe, Training
 
 
 @dataclass
@@ -51,7 +51,7 @@ def build(params: Params) -> Subject:
     model, segments = _checkpointed(model, params)
     parts = zip(x.tensor_split(params.accumulate), made.target.tensor_split(params.accumulate), strict=True)
     losses: list[Loss] = [lambda x=x, y=y: made.criterion(model(x), y) for x, y in parts]
-    task = Task(model, {"x": x, "target": made.target}, losses)
+    task = MicroBatches(model, {"x": x, "target": made.target}, losses)
     return Subject(Training(task, recipe(params)), segments)
 
 
@@ -86,7 +86,7 @@ def _own_training(params: Params, ran: program.Ran) -> Subject:
     else:
         losses = [own_model({**names, "batch": part}).loss for part in parts]
     inputs = {f"batch[{number}]": tensor for number, tensor in enumerate(_tensors(whole.batch))}
-    return Subject(Training(Task(model, inputs, losses), recipe(params)), segments, ran)
+    return Subject(Training(MicroBatches(model, inputs, losses), recipe(params)), segments, ran)
 
 
 def _checkpointed(model: nn.Module, params: Params) -> tuple[nn.Module, int]:

@@ -50,7 +50,7 @@ from lab.program.explain import is_missing_kernel
 from lab.records.profiling import Iteration
 from lab.records.program import SILENT
 from lab.torch_private import require
-from lab.workloads.profiled_step import Step
+from lab.workloads.profiled_step import TimedStep
 
 EVENTS = 100_000
 """Of all profiled steps: some 100 MB in memory."""
@@ -112,7 +112,7 @@ def _measure(params: Params, found: Subject, report: Report) -> Measured:
     return measured
 
 
-def _warm_up(params: Params, step: Step, measured: Measured, deadline: float, report: Report) -> None:
+def _warm_up(params: Params, step: TimedStep, measured: Measured, deadline: float, report: Report) -> None:
     for number in range(1 + params.warmup):
         if number and time.monotonic() > deadline:
             measured.cut = "The warm-up was ended: the steps are too slow to run all of them."
@@ -126,7 +126,7 @@ def _warm_up(params: Params, step: Step, measured: Measured, deadline: float, re
         measured.iterations.append(Iteration(kind, clocked_step(clock.seconds, total_s), total_s))
 
 
-def _repeat(params: Params, step: Step, measured: Measured, deadline: float, report: Report) -> None:
+def _repeat(params: Params, step: TimedStep, measured: Measured, deadline: float, report: Report) -> None:
     events, bare = 0, []
     for number in range(params.steps):
         if number and time.monotonic() > deadline:
@@ -154,7 +154,7 @@ def _repeat(params: Params, step: Step, measured: Measured, deadline: float, rep
     measured.iterations = [replace(i, disturbed=next(marks)) if i.kind == "bare" else i for i in measured.iterations]
 
 
-def _profiled(params: Params, step: Step, bare: list[Lap], deadline: float) -> tuple[Tree, Lap]:
+def _profiled(params: Params, step: TimedStep, bare: list[Lap], deadline: float) -> tuple[Tree, Lap]:
     """The shortest of up to three tries; the first that nobody disturbed."""
     best: tuple[Tree, Lap] | None = None
     for _ in range(1 + _AGAIN):
@@ -169,7 +169,7 @@ def _profiled(params: Params, step: Step, bare: list[Lap], deadline: float) -> t
     return best
 
 
-def _sample(params: Params, step: Step, measured: Measured) -> None:
+def _sample(params: Params, step: TimedStep, measured: Measured) -> None:
     """Where Python is, in steps whose times are used for nothing else."""
     events = len(measured.trees[0].events)
     session, sampler = OpSession(params.device, memory=False, shapes=False), FrameSampler(FILES)
@@ -182,7 +182,7 @@ def _sample(params: Params, step: Step, measured: Measured) -> None:
     measured.sampled = build_tree(session.events), sampler
 
 
-def _mark(params: Params, step: Step, measured: Measured) -> None:
+def _mark(params: Params, step: TimedStep, measured: Measured) -> None:
     session, marks = OpSession(params.device, memory=False), CallMarks(FILES)
     with session, marks, record_function(ROOT):
         step(record_function)

@@ -17,7 +17,7 @@ from lab.program.own_model import EXAMPLE, OwnModel, OwnModelError, own_model
 from lab.program.trained import model_of
 from lab.records.program import SILENT, Ended, Said
 from lab.workloads import models
-from lab.workloads.profiled_step import LoadedStep, Loading, OwnStep, Placement, Step
+from lab.workloads.profiled_step import LoadedStep, Loading, OwnStep, Placement, TimedStep
 from lab.workloads.training_step import Recipe
 
 FILES = (program.FILE, models.__file__)
@@ -28,7 +28,7 @@ FILES = (program.FILE, models.__file__)
 class Subject:
     """A step and what is said about it."""
 
-    step: Step
+    step: TimedStep
     notes: tuple[str, ...] = ()
     ran: program.Ran | None = None
     """The visitor's program."""

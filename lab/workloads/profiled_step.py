@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -128,13 +128,37 @@ class LoadedStep:
 
 
 class OwnStep:
-    """A step of a visitor's model on the batch of its program, which is there already: nothing is loaded or copied."""
+    """A step of a visitor's model. Its batch is there already, unless the program has a loader that makes one a step."""
 
-    def __init__(self, model: torch.nn.Module, loss: Callable[[], torch.Tensor], recipe: Recipe, device: str) -> None:
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        loss: Callable[[], torch.Tensor],
+        recipe: Recipe,
+        device: str,
+        loader: Iterable[Any] | None = None,
+        loss_of: Callable[[Any], Callable[[], torch.Tensor]] | None = None,
+    ) -> None:
+        """``loss_of``: batch of ``loader`` -> its loss, for a step that fetches its batch."""
         self._loss, self._trainer = loss, _Trainer(model, recipe, device)
+        self._loader, self._loss_of = loader, loss_of
+        self._batches: Iterator[Any] = iter(())
 
     def __call__(self, mark: Mark) -> None:
-        self._trainer.train(self._loss, mark)
+        loss = self._loss
+        if self._loader is not None and self._loss_of is not None:
+            with mark("data_loading"):
+                batch = self._next_batch(self._loader)
+            loss = self._loss_of(batch)
+        self._trainer.train(loss, mark)
+
+    def _next_batch(self, loader: Iterable[Any]) -> Any:
+        """The next one; after the last the loader begins again, as in the next epoch."""
+        for batch in self._batches:
+            return batch
+        self._batches = iter(loader)
+        return next(self._batches)
 
     def close(self) -> None:
-        """Nothing to end."""
+        """End the loader's processes."""
+        self._batches = iter(())

@@ -40,7 +40,7 @@ def profiled(call) -> tuple[OpSession, Tree]:
 
 def training(name: str = "gpt", **sizes: int):
     torch.manual_seed(0)
-    task = models.build(name, **{"layers": 1, "width": 64, "batch": 2, "seq": 16, **sizes})
+    task = models.build(name, **{"layers": 1, "width": 64, "batch": 2, "seq": 16} | sizes)  # pyright: ignore[reportArgumentType]
     optimizer = torch.optim.Adam(task.model.parameters(), foreach=False)
 
     def step() -> None:

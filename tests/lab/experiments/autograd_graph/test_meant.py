@@ -37,9 +37,10 @@ for _ in range(2):
 
 def test_gradients_that_one_step_uses_are_meant_to_add_up() -> None:
     meant = next(f for f in findings(ADDED.format(inside="pass", after="opt.step()")) if "is a sum over" in f.title)
-    assert meant.level == "fact" and not meant.repair
+    assert (meant.level, meant.repair) == ("fact", "")
     wrong = next(f for f in findings(ADDED.format(inside="opt.step()", after="")) if "is a sum over" in f.title)
-    assert wrong.level == "surprise" and "zero_grad" in wrong.repair
+    assert wrong.level == "surprise"
+    assert "zero_grad" in wrong.repair
 
 
 CUSTOM = """class F(torch.autograd.Function):

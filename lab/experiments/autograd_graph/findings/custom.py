@@ -114,6 +114,8 @@ def wrong_derivatives(record: Record) -> Iterator[Finding]:
         middle = (c.left + c.right) / 2
         if not smooth or abs(c.engine - middle) < 1e-2 * scale:
             continue
+        if c.order == 1 and c.left == c.right == 0:
+            continue  # a slope given on purpose where the forward is flat, such as straight through round
         stored = context_lines(record, custom)
         which = "second derivative" if c.order == 2 else "derivative"
         text = f"{custom.name}.backward{on_line(custom.backward_line)} gives a {which} of {number_text(c.engine)} at {number_text(c.at)}; differences in float64 give {number_text(middle)}."

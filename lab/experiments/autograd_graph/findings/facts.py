@@ -93,7 +93,7 @@ def broadcast(record: Record) -> Iterator[Finding]:
                 )
                 evidence = {"shape": list(small), "repeated to": list(large), "uses of each entry": times}
                 yield Finding(
-                    level="surprise",
+                    level="surprise" if name.isidentifier() and nodes[parent].variables else "fact",
                     title=f"{name} was broadcast: its gradient is a sum",
                     text=text,
                     evidence=evidence,

@@ -83,7 +83,11 @@ def _explain_carried(record: Record, run: Pass, node: Node, slot: Saved, carried
         + site(slot.freed_line, "freed here", slot.freed_by)
         + site(run.line, "fails here", run.call)
     )
-    repair = f"Cut it between the steps: {name or 'h'} = {name or 'h'}.detach() before it is used again."
+    repair = (
+        f"Cut it between the steps: {name} = {name}.detach() before it is used again."
+        if name
+        else "Detach what is carried from one step to the next, before it is used again."
+    )
     return Explained(text, repair, sites, {"carried": words, "node": node.name}, _detached(record, carried.line, name))
 
 

@@ -96,6 +96,8 @@ def _repair(
         edits = inplace_false(record)
         if edits:
             return f"Use inplace=False in {write.module}, or the out-of-place form there.", edits
+    if tensor.endswith((".running_mean", ".running_var", ".num_batches_tracked")):
+        return f"Call backward before line {write.line} writes into {tensor}.", ()
     if write.name and saved.variable and write.name != saved.variable:
         return (
             f"{write.name} shares its memory with {saved.variable}: write into a copy, {write.name}.clone(), or make the new {saved.variable} with torch.cat.",

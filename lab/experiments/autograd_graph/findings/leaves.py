@@ -117,6 +117,9 @@ def unused_leaves(record: Record) -> Iterator[Finding]:
     one = len(missing) == 1
     cut = _cut_after(record, missing[0])
     held = {p for step in result.steps for p in step.parameters}
+    averaged = {w.name for w in result.written if not w.grad_enabled and not w.caller}
+    if result.steps and all(t.name in averaged and t.name not in held for t in missing):
+        return  # a copy that the program updates by hand, such as a moving average
     if cut and cut.reason in ("no_grad", "inference_mode") and not any(t.name in held for t in missing):
         return  # a network that is only read, such as a target or a teacher
     line = cut.line if cut else missing[0].line

@@ -37,9 +37,10 @@ def accumulated(record: Record) -> Iterator[Finding]:
             text += " No step came between them: the gradients of both passes are meant to add up if one step follows."
         evidence = {"before": words(step.before), "added": words(step.incoming), "after": words(step.after)}
         sites = site(run.line, "added here", f"{name}.grad", words(step.before), words(step.after))
+        meant = not between and any(s.moment > run.moment and name in s.parameters for s in record.result.steps)
         yield Finding(
-            level="surprise", title=f"{name}.grad is a sum over backward passes", text=text, evidence=evidence,
-            repair=f"Clear it between steps: optimizer.zero_grad(), or {name}.grad = None.", sites=sites,
+            level="fact" if meant else "surprise", title=f"{name}.grad is a sum over backward passes", text=text, evidence=evidence,
+            repair="" if meant else f"Clear it between steps: optimizer.zero_grad(), or {name}.grad = None.", sites=sites,
         )  # fmt: skip
         return
 

@@ -14,9 +14,9 @@ from lab.execution.perform import perform
 from lab.experiments.gradient_flow import Params
 from lab.experiments.gradient_flow.measure import run
 from lab.experiments.gradient_flow.subject import family_subject
-from lab.experiments.gradient_flow.training import OPTIMIZERS
 from lab.program.run import torch_defaults
 from lab.wire import encode
+from lab.workloads.optimizers import make_optimizer
 
 STEPS, ROUNDS = 10, 5
 LIVE_S = 1.0
@@ -59,7 +59,7 @@ def _bare(params: Params) -> None:
     """The same network, data and steps, nothing watched."""
     with torch_defaults(params.seed, params.device):
         subject = family_subject(params)
-        optimizer = OPTIMIZERS[params.optimizer](list(subject.model.parameters()), lr=params.lr)
+        optimizer = make_optimizer(params.optimizer, subject.model.parameters(), lr=params.lr)
         for _ in range(params.steps + 1):  # a watched run ends with one bare step
             optimizer.zero_grad()
             subject.loss().backward()

@@ -14,7 +14,7 @@ from lab.experiments.memory_timeline.measure import prediction_of
 from lab.experiments.memory_timeline.schema import Params
 from lab.instruments.memory.tracker import MemoryTrack
 from lab.workloads import models
-from lab.workloads.training_step import Recipe, Task, Training
+from lab.workloads.training_step import MicroBatches, Recipe, Training
 
 
 def measure() -> Iterator[dict[str, Any]]:
@@ -37,7 +37,7 @@ def measure() -> Iterator[dict[str, Any]]:
 def _steps() -> tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any], int]:
     torch.manual_seed(0)
     made = models.build("gpt", layers=4, width=128, batch=8, seq=64)
-    task = Task(made.model, {"x": made.inputs[0], "target": made.target}, [made.loss])
+    task = MicroBatches(made.model, {"x": made.inputs[0], "target": made.target}, [made.loss])
     training = Training(task, Recipe())
     training.run(1)
     count = []
@@ -64,7 +64,7 @@ def _prediction() -> dict[str, Any]:
     ours_s = seconds_of(lambda: prediction_of(large))
     peak = prediction_of(large).peak_bytes
     made = models.build("gpt", layers=4, width=128, batch=8, seq=64)
-    training = Training(Task(made.model, {}, [made.loss]), Recipe())
+    training = Training(MicroBatches(made.model, {}, [made.loss]), Recipe())
     training.run(1)
     theirs_s = seconds_of(lambda: training.run(1))
     detail = f"one step of 6.5 billion parameters predicted, peak {peak:,} B; theirs is a real step of 0.9 million"

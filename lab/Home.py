@@ -13,6 +13,10 @@ import streamlit as st
 
 from components.navigation import navigation, tab_title
 
+icon = str(ROOT / "components/frame/icon.png")
+st.set_page_config(
+    page_icon=icon
+)  # before the navigation: its page icon would be fetched from another host for the tab
 page = st.navigation(navigation())
-st.set_page_config(tab_title(page.title), str(ROOT / "components/frame/icon.png"), "wide")
+st.set_page_config(tab_title(page.title), icon, "wide")
 page.run()

@@ -14,6 +14,11 @@ def bytes_text(count: float) -> str:
     return f"{count / 1024**power:.2f} {('KiB', 'MiB', 'GiB', 'TiB', 'PiB')[power - 1]} ({count:,.0f} B)"
 
 
+def short_bytes_text(count: float) -> str:
+    """Without the raw count: "1.50 KiB"."""
+    return bytes_text(count).partition(" (")[0]
+
+
 def seconds_text(seconds: float) -> str:
     """Three significant digits in s, ms, µs or ns; whole seconds from 999.5 s on."""
     if abs(seconds) >= 999.5:

@@ -13,7 +13,8 @@ with experiment_page(
     "pass in the order in which the engine walked it.",
     in_sight=("device", "seed"),
     keys=KEYS,
-    cost="Hooks and the trace of operations are part of the run's time. Saved tensors are read without unpacking them.",
+    cost="Hooks and the trace of operations are part of the run's time. Saved tensors are read without unpacking them. "
+    "Where a fault has a repair, the repaired program is run as well, for its gradients and their differences.",
     blind="Not seen: work inside C++ that records no node, and operations under no_grad.",
 ) as page:
     for side in page.sides():

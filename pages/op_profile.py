@@ -15,8 +15,8 @@ with experiment_page(
     live=False,
     in_sight=("model", "layers", "width", "batch", "optimizer_impl"),
     keys=KEYS,
-    cost="The profiler adds its own time to every event: compare with the bare step. Modules and lines come from a step of "
-    "their own, whose times are used for nothing else.",
+    cost="The profiler adds its own time to every event: compare with the bare step. Modules and lines, and Python's "
+    "lines, come from steps of their own, whose times are used for nothing else.",
     blind="Not seen: work inside an operator, other threads of a CPU kernel, and what other processes do meanwhile.",
 ) as page:
     if page.side:

@@ -77,7 +77,7 @@ FLOORS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
 )
 PRIVATE_TORCH_HOME = "lab/torch_private/"
 OURS_OR_PYTHONS = {
-    *("sys._getframe", "os._exit", "_make"),
+    *("sys._getframe", "sys._current_frames", "os._exit", "_make"),
     *("batchnorm_freezing._step", "batchnorm_freezing._backward"),  # their text is part of a script
     "torch._dynamo",  # imported ahead of its first use, where there is one; nothing of it is read
 }

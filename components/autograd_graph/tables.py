@@ -8,7 +8,7 @@ import streamlit as st
 
 from components.autograd_graph.classic_picture import classic_picture
 from components.kit.tables import draw_table, plain_text
-from lab.quantities import bytes_text
+from lab.quantities import short_bytes_text
 from lab.records.graph import GraphResult
 
 STEPS = {
@@ -80,7 +80,7 @@ def saved_table(result: GraphResult) -> list[dict[str, Any]]:
             "dtype": saved.dtype,
             "storage": saved.storage,
             "bytes": saved.storage_bytes,
-            "size": "" if saved.storage_bytes is None else bytes_text(saved.storage_bytes).partition(" (")[0],
+            "size": "" if saved.storage_bytes is None else short_bytes_text(saved.storage_bytes),
             "saved version": saved.saved_version,
             "current version": saved.current_version,
             "leaf": saved.leaf or "",

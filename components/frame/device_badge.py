@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from components.frame.execution import executor
-from lab.quantities import bytes_text
+from lab.quantities import short_bytes_text
 
 
 def device_badge() -> None:
@@ -13,7 +13,7 @@ def device_badge() -> None:
     with st.spinner("Looking at this machine"):
         host = executor().host()
     st.markdown(f":material/memory: **{host.cpu}**")
-    memory = bytes_text(host.memory_bytes).partition(" (")[0]
+    memory = short_bytes_text(host.memory_bytes)
     st.caption(f"{host.cores} cores · {memory} memory · torch {host.torch} · Python {host.python} · {host.platform}")
     if host.cuda:
         st.markdown(f":material/developer_board: **{host.cuda}**")

@@ -231,7 +231,8 @@ def _aside(state: PageState, outcome: Outcome, lesson: Lesson | None, hidden: bo
     aside = st.container(key="page-aside")
     with st.container(key="page-findings"):
         if outcome.shown and not hidden:
-            answer(state, lesson, outcome.shown.result)
+            if outcome.shown.state == "done":  # a part may lack what the answer is read from
+                answer(state, lesson, outcome.shown.result)
             findings(state, found)
     return aside
 

@@ -12,10 +12,22 @@ import streamlit as st
 from components.kit.palette import Theme
 from components.kit.tables import draw_table
 from components.memory_timeline.charts import memory as charts
+from components.memory_timeline.fit_view import draw_fit
+from components.memory_timeline.rulers_view import draw_message, draw_rulers
 from components.memory_timeline.timeline import memory_view
-from components.memory_timeline.timeline.scene import phase_text, short
-from lab.quantities import bytes_text, seconds_text
-from lab.records.memory import CATEGORY_TEXTS, Curve, MemoryResult, Owner, Prediction, Run, SavedTensor
+from components.memory_timeline.timeline.scene import phase_text
+from lab.quantities import bytes_text, seconds_text, short_bytes_text
+from lab.records.memory import (
+    CATEGORY_TEXTS,
+    OOM,
+    Curve,
+    Extrapolation,
+    MemoryResult,
+    Owner,
+    Prediction,
+    Run,
+    SavedTensor,
+)
 
 VIEWS = {
     "timeline": "Timeline",
@@ -68,6 +80,10 @@ def choose_view(key: str) -> str:
 
 def draw_view(view: str, result: MemoryResult, key: str, presenter: bool) -> None:
     """Headline numbers, then the one figure of the view."""
+    if not result.timeline.index and result.extrapolation:
+        _headline(result, key)
+        _first_answer(result, result.extrapolation, key)
+        return
     if not result.timeline.index:
         st.text("The program left nothing to measure. The reason is beside this.")
         return
@@ -82,9 +98,9 @@ def _headline(result: MemoryResult, key: str) -> None:
     peak, seconds = result.peak, result.step_s
     largest = max(peak.categories, key=peak.categories.__getitem__)
     numbers = [
-        (f"peak, {'predicted' if result.predicted else 'measured'}", short(peak.bytes), f"{peak.bytes:,} B"),
+        (f"peak, {'predicted' if result.predicted else 'measured'}", short_bytes_text(peak.bytes), f"{peak.bytes:,} B"),
         ("falls in", f"{phase_text(peak.phase)}, step {peak.step + 1}", _cut(peak.op)),
-        ("most of it", CATEGORY_TEXTS[largest], short(peak.categories[largest])),
+        ("most of it", CATEGORY_TEXTS[largest], short_bytes_text(peak.categories[largest])),
     ]
     if seconds:
         spread = f"{seconds_text(seconds.min)} to {seconds_text(seconds.max)}"
@@ -97,6 +113,25 @@ def _headline(result: MemoryResult, key: str) -> None:
                 st.caption(against)
 
 
+def _first_answer(result: MemoryResult, found: Extrapolation, key: str) -> None:
+    """What few blocks say of all, while these are being predicted."""
+    st.text(extrapolation_text(found))
+    moment = charts.Moment("at the peak", found.peak_bytes, found.phase, found.categories)
+    st.altair_chart(charts.peaks_chart([moment], theme()), key=f"{key}-first", width="stretch")
+
+
+def extrapolation_text(found: Extrapolation) -> str:
+    """How a peak was told from few blocks, and whether all of them agree."""
+    depths = ", ".join(str(depth) for depth in found.depths[:-1]) + f" and {found.depths[-1]}"
+    text = (
+        f"From {depths} of {found.blocks} equal blocks: every further block adds the same bytes to every category of every "
+        f"phase. For all blocks that gives {bytes_text(found.peak_bytes)} with {found.parameters:,} parameters."
+    )
+    if found.confirmed is None:
+        return text
+    return f"{text} The prediction of all blocks {'agrees to the byte' if found.confirmed else 'differs'}."
+
+
 def _cut(name: str, most: int = 24) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
@@ -107,11 +142,19 @@ def _timeline(result: MemoryResult, key: str, presenter: bool) -> None:
 
 def _settings(result: MemoryResult, key: str, presenter: bool) -> None:
     if not any(run.peak_bytes for run in result.runs):
-        st.text("The run ended early, so no other setting was set beside it.")
+        st.text(_no_settings(result))
         return
     st.altair_chart(charts.peaks_chart(charts.peaks_of(result.runs), theme()), key=f"{key}-peaks", width="stretch")
     st.altair_chart(charts.curves_chart(charts.curves_of(result.runs), theme()), key=f"{key}-curves", width="stretch")
     draw_table([_run_row(run) for run in result.runs], RUNS, f"{key}-runs", "Nothing was compared.")
+
+
+def _no_settings(result: MemoryResult) -> str:
+    if result.fault:
+        return "The run ended early, so no other setting was set beside it."
+    if result.skipped:
+        return f"No other setting was set beside it. {result.skipped[0].reason}"
+    return "Nothing was compared." if result.complete else "Other settings are not measured yet."
 
 
 def _run_row(run: Run) -> dict[str, Any]:
@@ -120,7 +163,7 @@ def _run_row(run: Run) -> dict[str, Any]:
         return {"setting": run.setting, "peak": f"failed: {run.failed}"}
     return {
         "setting": charts.setting_text(run),
-        "peak": short(run.peak_bytes),
+        "peak": short_bytes_text(run.peak_bytes),
         "bytes": run.peak_bytes,
         "falls in": f"{phase_text(run.peak_phase)}, {run.peak_op}",
         "step": seconds_text(seconds.median) if seconds else "not measured",
@@ -158,13 +201,14 @@ def _saved_row(tensor: SavedTensor) -> dict[str, Any]:
 def _fit(result: MemoryResult, key: str, presenter: bool) -> None:
     fit, prediction = result.fit, result.prediction
     verdict = "fits" if fit.fits else "does not fit"
-    st.markdown(f"#### {short(fit.peak_bytes)} {verdict} on a card with {short(fit.card_bytes)}")
+    st.markdown(f"#### {short_bytes_text(fit.peak_bytes)} {verdict} on a card with {short_bytes_text(fit.card_bytes)}")
     st.caption(
         f"For the kernels of {fit.device}. A CUDA card also holds the context, workspaces and rounding to blocks, "
         "so leave a margin."
     )
     chart = charts.changes_chart(result.changes, result.peak.bytes, fit.card_bytes, theme())
     st.altair_chart(chart, key=f"{key}-changes", width="stretch")
+    draw_fit(fit, result.changes, key)
     if prediction:
         st.caption(_agreement(prediction))
         if not result.predicted:
@@ -190,11 +234,27 @@ def _agreement(prediction: Prediction) -> str:
 
 
 def _out_of_memory(result: MemoryResult, key: str, presenter: bool) -> None:
+    if result.message:
+        draw_message(result.message, key)
+    _cap_hit(result, key)
+    draw_rulers(result.allocator_models, theme(), key)
+
+
+def _no_cap_hit(result: MemoryResult) -> str:
+    skipped = next((left for left in result.skipped if left.name == OOM), None)
+    if skipped:
+        return f"Not tried. {skipped.reason}"
+    if result.fault:
+        return "The run ended early, so it was not run under a cap."
+    return "The whole training fits under this cap. Set a smaller cap." if result.complete else "Not run yet."
+
+
+def _cap_hit(result: MemoryResult, key: str) -> None:
     hit = result.oom
     if hit is None:
-        st.text("The whole training fits under this cap. Set a smaller cap.")
+        st.text(_no_cap_hit(result))
         return
-    st.markdown(f"#### {hit.op} asked for {short(hit.request_bytes)} and did not get it")
+    st.markdown(f"#### {hit.op} asked for {short_bytes_text(hit.request_bytes)} and did not get it")
     place = f"{phase_text(hit.phase)} of step {hit.step + 1}, in {hit.module}"
     line = f", line {hit.line}" if hit.line else ""
     st.text(
@@ -227,7 +287,7 @@ def owners_rows(owners: Sequence[Owner]) -> list[dict[str, Any]]:
     """The largest owners as table rows."""
     return [
         {"category": CATEGORY_TEXTS[o.category], "module": o.module, "operation": o.op or o.name, "tensors": o.count,
-         "size": short(o.bytes), "bytes": o.bytes}
+         "size": short_bytes_text(o.bytes), "bytes": o.bytes}
         for o in owners
     ]  # fmt: skip
 
@@ -237,6 +297,12 @@ def draw_details(result: MemoryResult, key: str) -> None:
     if not result.timeline.index:
         return
     st.caption(cost_text(result))
+    if result.extrapolation:
+        st.caption(extrapolation_text(result.extrapolation))
+    if result.skipped:
+        with st.expander(f"{len(result.skipped)} comparisons did not fit the time"):
+            rows = [{"left out": left.name, "why": left.reason} for left in result.skipped]
+            draw_table(rows, {"left out": "", "why": "Priced by the runs before it."}, f"{key}-skipped", "")
     names = ["Owners at the peak", "Operations and dtypes", "What nobody sees", "Allocated, reserved, driver"]
     owners, dtypes, unseen, allocator = st.tabs(names)
     with owners:
@@ -285,7 +351,7 @@ def _allocator(result: MemoryResult, key: str) -> None:
             "torch.cuda.empty_cache() gives cached blocks back to the driver for other programs: it frees no tensor that is alive."
         )
         return
-    rows = [{"part": name, "size": short(size), "bytes": size} for name, size in found.lines.items()]
+    rows = [{"part": name, "size": short_bytes_text(size), "bytes": size} for name, size in found.lines.items()]
     helps = {"part": "The four lines sum to what is reserved.", "size": "", "bytes": ""}
     draw_table(rows, helps, f"{key}-allocator", "")
     st.text(f"The driver counts {bytes_text(found.driver_bytes)} in use on the device, other processes included.")

@@ -13,13 +13,22 @@ _UNITS = {
     "": number_text,
 }  # fmt: skip
 
+_NAMES: dict[str, str] = {
+    "clocks": "five clocks", "warm_up": "the first step counted", "self_total": "totals added up", "inside_with": "read inside with",
+    "nested": "a profiler in a profiler", "stacks": "empty stacks", "schedule": "a schedule without step()",
+    "shapes": "all shapes in one row", "memory": "negative memory", "tiny_operations": "tiny operations",
+    "sort_key": "a misspelt sort key", "export_twice": "exported twice", "no_device": "CUDA without a device",
+    "step_rows": "ProfilerStep* on top", "backward_rows": "backward counted twice", "labels": "labels of your own",
+}  # fmt: skip
+"""Trap -> what it is called in the menu."""
+
 
 def traps(state: PageState, trap: Trap | None, key: str, *, wide: bool) -> None:
     """A menu of the traps, and the one that was tried: as written and repaired, with what each gave."""
     names = [name for name in state.knobs["trap"].choices if name != "none"]
     with st.container(key=f"{key}-traps"):
         st.pills(
-            "Try one", names, format_func=lambda name: name.replace("_", " "), key=f"{key}-trap-menu",
+            "Try one", names, format_func=lambda name: _NAMES.get(name) or name, key=f"{key}-trap-menu",
             default=trap.name if trap else None, on_change=_spring, args=(state, f"{key}-trap-menu"),
         )  # fmt: skip
         if trap is None:

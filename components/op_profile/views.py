@@ -11,6 +11,7 @@ import streamlit as st
 
 from components.frame import experiment as frame
 from components.frame.page_state import PageState
+from components.frame.share_link import lesson_of
 from components.kit.palette import STEP, Theme
 from components.op_profile.charts.step import ceiling_chart, ceiling_rows, parts_of, step_chart, step_limit
 from components.op_profile.operator_table import operator_table
@@ -27,11 +28,16 @@ VIEWS = ("Step", "Operators", "Timeline", "Ceilings", "Kernels", "Traps")
 
 
 def chosen_view(state: PageState) -> str:
-    """The segmented control above the figure. A preset about a trap opens the traps."""
+    """The segmented control above the figure. A trap opens the traps; a preset without one, or no trap any more, leaves them."""
     key, trap = state.key("view"), state.values["trap"]
-    if trap != state.get("last-trap"):
-        st.session_state[key] = "Traps" if trap != "none" else st.session_state.get(key, VIEWS[0])
-        state.set("last-trap", trap)
+    lesson = lesson_of(state.values, state.lessons)
+    about = [trap, lesson.title if lesson else ""]
+    before = state.get("about")
+    if about != before:
+        state.set("about", about)
+        leaves = before is not None and (before[0] != "none" or about[1]) and st.session_state.get(key) == "Traps"
+        if trap != "none" or leaves:
+            st.session_state[key] = "Traps" if trap != "none" else VIEWS[0]
     st.session_state.setdefault(key, VIEWS[0])
     return st.segmented_control("View", VIEWS, required=True, key=key, label_visibility="collapsed") or VIEWS[0]
 
@@ -55,11 +61,10 @@ def _verdict(page: Page, side: Side) -> None:
     with st.container(border=True, key=f"{side.key}-verdict", gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             share = verdict.shares[verdict.bound]
-            st.markdown(
-                f"**Bound by {_BOUND[verdict.bound]}**: {share:.0%} of the step",
-                width="content",
-                help=verdict.text,
-            )
+            said = f"**Bound by {_BOUND[verdict.bound]}**: {share:.0%} of the step"
+            if verdict.withheld:
+                said = "**No verdict**: this machine is busy"
+            st.markdown(said, width="content", help=verdict.withheld or verdict.text)
             _next_step(page, side, verdict)
         numbers = [("step", seconds_text(bare.median), f"bare; {seconds_text(bare.min)} to {seconds_text(bare.max)}")]
         numbers += [
@@ -67,27 +72,41 @@ def _verdict(page: Page, side: Side) -> None:
             for name, share in verdict.shares.items()
             if name != verdict.bound and (share >= 0.005 or name in ("host", "device"))
         ]
+        if result.python and result.python.share >= 0.05:
+            numbers.append(("Python", f"{result.python.share:.0%}", "between operators, in the host's share"))
         cost = f"× {overhead.ratio:.2f}" if overhead.ratio > 1.02 else "≈ × 1"
+        if result.busy:
+            cost = "?"
         numbers.append(("profiler", cost, f"{overhead.events_per_step:,} events a step"))
         if result.ceilings and (reached := _reached(result, bare, result.ceilings)):
             numbers.append(("arithmetic", f"{reached:.0%}", "of a large matmul"))
         with st.container(horizontal=True, gap="medium"):
             for name, value, against in numbers:
                 st.markdown(f"**{value}** {name}  \n:small[:gray[{against}]]", width="content")
+        if ran := _ran_on(result):
+            st.caption(ran)
+
+
+def _ran_on(result: ProfileResult) -> str:
+    """Threads and kernels: one thread picks others than two."""
+    threads = f"{result.threads} thread{'s' * (result.threads != 1)}, as a bare program has" if result.threads else ""
+    said = [*([threads] if threads else []), *result.backends, *([result.busy] if result.busy else [])]
+    return ". ".join(text[:1].upper() + text[1:].removesuffix(".") for text in said) + "." * bool(said)
 
 
 def _reached(result: ProfileResult, bare_s: Spread, ceilings: Ceilings) -> float:
-    """FLOP/s of the fastest bare step against those of the matmul."""
+    """FLOP/s of the bare step against those of the matmul."""
     flops = sum(count for count in result.calls.flops if count is not None) / result.profiled_steps
-    return flops / bare_s.min / ceilings.flops_per_s
+    return flops / bare_s.median / ceilings.flops_per_s
 
 
 _BOUND = {"host": "the host", "device": "the operators", "copies": "copies", "input": "input"}
 
 
 def _next_step(page: Page, side: Side, verdict: Verdict) -> None:
-    """The button that changes one knob, runs, and shows the difference to this result."""
-    if not verdict.next_change or page.pinned:
+    """The button that makes the change that helped most, and shows the difference to this result, which becomes A: so
+    improvements chain."""
+    if not verdict.next_change or page.side is None or side.key != page.side.key:
         return
     change = {**asdict(side.params), **verdict.next_change}
     try:

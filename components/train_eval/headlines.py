@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from lab.quantities import bytes_text, number_text, seconds_text
+from lab.quantities import number_text, seconds_text, short_bytes_text
 from lab.records.modes import ModesResult, Scan
 from lab.records.modes_batchnorm import BatchRow, Reach, ServingRow, SizeRow, Treatment
 from lab.records.modes_dropout import DropoutReading, Listener, McReading
@@ -116,7 +116,7 @@ def _treatment_metrics(row: Treatment) -> list[Metric]:
 def _switch_metrics(row: SwitchRow, p: float) -> list[Metric]:
     return [
         (f"{row.mode}() with {row.gradients}", "requires grad" if row.requires_grad else "no graph", row.graph or "no grad_fn"),
-        ("Kept for backward", bytes_text(row.saved_bytes).partition(" (")[0], f"{row.saved_bytes:,} B, {row.graph_nodes} nodes"),
+        ("Kept for backward", short_bytes_text(row.saved_bytes), f"{row.saved_bytes:,} B, {row.graph_nodes} nodes"),
         ("Active units dropped", f"{row.dropped_fraction:.1%}", f"p = {p:g}"),
         ("Running statistics", "move" if row.statistics_moved else "stay", f"{row.batches_counted} batches counted"),
         ("One forward", seconds_text(row.forward_s), "median of several"),

@@ -75,6 +75,8 @@ class Trial:
             return Repair(edits, True, "", self._compare(edited), *gave)
         except _NotTestedError as why:
             return Repair(edits, False, str(why))
+        except Exception as error:  # noqa: BLE001 - a program that the comparison cannot follow is not tested
+            return Repair(edits, False, f"it cannot be compared: {type(error).__name__}")
 
     def _ends_clean(self, edited: str) -> tuple[dict[str, Any], Any]:
         """Run it as it is. What it gave: gradients by name, and where its last pass started."""

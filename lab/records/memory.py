@@ -266,6 +266,8 @@ class Change:
     """False: predicted on fake tensors."""
     fits: bool
     """On the card."""
+    step_ratio: float | None = None
+    """Time of a step with the change over that without, clocked on a small model of the same kind."""
 
 
 @dataclass(frozen=True)
@@ -292,6 +294,35 @@ class Prediction:
 
 
 @dataclass(frozen=True)
+class Shard:
+    """One rank of several under ZeRO, by formula: each category that is sharded is divided by the ranks."""
+
+    stage: int
+    """1: optimizer state, 2: also gradients, 3: also parameters."""
+    ranks: int
+    peak_bytes: int
+    fits: bool
+    sent_bytes: int
+    """That each rank sends in a step: twice the parameters for stages 1 and 2, three times for 3, times (n - 1) / n."""
+
+
+@dataclass(frozen=True)
+class LargestBatch:
+    """The largest batch that fits, by bisection on predictions."""
+
+    batch: int
+    """0: not even one sample fits."""
+    peak_bytes: int
+    """With it; 0 when there is none."""
+    next_peak_bytes: int
+    """With one sample more, which does not fit."""
+    tried: tuple[tuple[int, int], ...]
+    """(batch, peak) of every prediction, in order."""
+    from_few_blocks: bool
+    """The predictions follow few of the equal blocks."""
+
+
+@dataclass(frozen=True)
 class Fit:
     """Does it fit on the card?"""
 
@@ -300,6 +331,54 @@ class Fit:
     fits: bool
     device: str
     """Whose kernels the answer is for."""
+    largest: LargestBatch | None = None
+    largest_reason: str = ""
+    """Why the largest batch was not looked for; empty otherwise."""
+    shards: tuple[Shard, ...] = ()
+
+
+@dataclass(frozen=True)
+class AllocatorModel:
+    """The recorded events replayed through the published rules of CUDA's caching allocator: a model, nothing measured."""
+
+    expandable: bool
+    index: tuple[int, ...]
+    """Operations, thinned."""
+    requested: tuple[int, ...]
+    allocated: tuple[int, ...]
+    reserved: tuple[int, ...]
+    requested_peak_bytes: int
+    allocated_peak_bytes: int
+    reserved_peak_bytes: int
+    segments: int
+    unused_bytes: int
+    """Reserved and not allocated when most was allocated."""
+    needed_bytes: int
+    """Smallest device, in steps of 2 MiB, on which every request was served."""
+    failed_request_bytes: int
+    """The request that fails on a device smaller by one step; 0 when there is none."""
+    failed_allocated_bytes: int
+    failed_reserved_bytes: int
+    failed_free_bytes: int
+    """Of the device that no block held when it failed."""
+
+
+@dataclass(frozen=True)
+class OomNumber:
+    """One number of an out-of-memory message."""
+
+    name: str
+    bytes: int
+    meaning: str
+
+
+@dataclass(frozen=True)
+class OomMessage:
+    """An out-of-memory message taken apart."""
+
+    numbers: tuple[OomNumber, ...]
+    verdict: str
+    repair: str
 
 
 @dataclass(frozen=True)
@@ -324,6 +403,37 @@ class Allocator:
     lines: dict[str, int]
     snapshot: str
     """For PyTorch's memory viewer: a pickle, zlib-compressed, base64. Empty when there is none."""
+
+
+OOM = "the run out of memory"
+"""As it is called where it was skipped."""
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """What was not tried, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Extrapolation:
+    """A deep model of equal blocks, predicted from few: the peaks of three depths lie on one line, to the byte."""
+
+    blocks: int
+    depths: tuple[int, ...]
+    """Blocks of the models that were predicted."""
+    peak_bytes: int
+    step: int
+    phase: str
+    categories: dict[str, int]
+    """At the peak."""
+    phase_peaks: tuple[PhasePeak, ...]
+    parameters: int
+    """Numbers, not bytes."""
+    confirmed: bool | None = None
+    """Whether the prediction of all blocks has the same peak; None while it is not there."""
 
 
 @dataclass(frozen=True)
@@ -380,9 +490,18 @@ class MemoryResult(Said):
     step_s_reason: str
     prediction: Prediction | None
     prediction_reason: str
+    extrapolation: Extrapolation | None
+    skipped: tuple[Skipped, ...]
+    """Comparisons and changes that did not fit the time, or were not asked for."""
+    complete: bool
+    """False: a part that was handed over while the run went on."""
     fit: Fit
     oom: CapHit | None
     allocator: Allocator | None
     allocator_reason: str
+    allocator_models: tuple[AllocatorModel, ...]
+    """With fixed and with expandable segments."""
+    message: OomMessage | None
+    """The pasted message, taken apart."""
     device: str
     fault: Fault | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -136,11 +137,19 @@ class SwitchRow:
     """Median of several forwards."""
 
 
+EvaluationKind = Literal[
+    "eval", "train", "dropout_in_train", "batchnorm_in_train", "sorted_in_train", "eval_after_sorted"
+]
+"""``sorted_in_train``: train mode, each batch of one class; ``eval_after_sorted``: eval mode, with what that had stored."""
+
+
 @dataclass(frozen=True)
 class CostRow:
     """One way to evaluate the same trained network on the same test set."""
 
+    kind: EvaluationKind
     setting: str
+    """The same in words."""
     batch: int
     loss: float
     accuracy: float
@@ -155,3 +164,7 @@ class ForgottenEval:
     """The first one is eval mode, as it should be."""
     test_points: int
     p: float
+
+    def row(self, kind: EvaluationKind, batch: int = 128) -> CostRow:
+        """The one of ``kind`` that was evaluated in batches of ``batch``."""
+        return next(row for row in self.rows if (row.kind, row.batch) == (kind, batch))

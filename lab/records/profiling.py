@@ -33,8 +33,62 @@ class Ceilings:
 
 
 @dataclass(frozen=True)
+class Dispatch:
+    """What calling an operator costs before it does any work: ``x + 1`` on one element, the least of a few measurements."""
+
+    call_s: float
+    """From one call to the next, without a profiler."""
+    profiled_s: float
+    """Its self time in a profile, median of many calls."""
+
+
+@dataclass(frozen=True)
+class PythonLine:
+    """Where Python was seen at work."""
+
+    function: str
+    line: int | None
+    """None outside the program, such as in an optimizer of PyTorch."""
+    share: float
+    """Of Python's time."""
+
+
+@dataclass(frozen=True)
+class PythonTime:
+    """Python's own work in a step, between operators that do something, outside loading, copying and waiting."""
+
+    self_s: float
+    """Of one profiled step, the mean. Exact: gaps of the profile."""
+    share: float
+    """Of the step, without what other programs took of it."""
+    lines: tuple[PythonLine, ...]
+    """The most frequent first."""
+    notes: int
+    """How many times the sampling thread saw it."""
+    cost_ratio: float | None
+    """A sampled step against a bare one; sampled steps are used for ``lines`` alone."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A change that was tried beside the step, in turn with it."""
+
+    change: dict[str, Any]
+    label: str
+    factor: float | None
+    """How many times as fast: median over pairs of steps. None: not tried, ``why_not`` says why."""
+    low: float | None
+    """Slowest and fastest pair, without the outermost fifth at each end."""
+    high: float | None
+    pairs: int
+    per: Literal["step", "sample"]
+    """What is compared: the time of a step, or of a sample where the batch changes."""
+    why_not: str = ""
+
+
+@dataclass(frozen=True)
 class Operators:
-    """The flat table, largest self time first."""
+    """The flat table: operators, largest self time first, then the ranges around them."""
 
     name: tuple[str, ...]
     calls: tuple[int, ...]
@@ -56,6 +110,9 @@ class Operators:
     """None outside modules, or when the row joins several."""
     line: tuple[int | None, ...]
     stack: tuple[str | None, ...]
+    """All frames of the program, the innermost first."""
+    is_operator: tuple[bool, ...]
+    """Not a range: the self time of a range is Python between the operators."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +141,8 @@ class Iteration:
     parts: StepParts | None
     """None for a bare step: only its whole is measured."""
     total_s: float
+    disturbed: bool = False
+    """Other programs took the processor away for more than 5 % of it."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +154,12 @@ class Overhead:
     profiled_s: Spread
     """Steps with the profiler on."""
     ratio: float
-    """Fastest against fastest: what else the machine does only makes steps slower."""
+    """Median against median, of steps that were left alone."""
     events_per_step: int
     marked_s: float | None
     """The one step in which modules and lines were recorded; in no other number. None where that is not possible."""
+    steady: bool = True
+    """The bare steps agree well enough to be compared."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +171,12 @@ class Verdict:
     shares: dict[str, float]
     """Share of the step, by what it could be bound by."""
     next_change: dict[str, Any]
-    """Knobs of the one next step to try; empty when none is left."""
+    """Knobs of the change that helped most when it was tried; empty when none did."""
     next_label: str
     next_reason: str
+    """What the trials gave."""
+    withheld: str = ""
+    """Why nothing is said about ``bound``: the steps do not agree, since the machine is busy."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +274,7 @@ class ProfileResult(Said):
     """Where the step spends its time."""
 
     step: StepParts | None
-    """The profiled step with the median total. None when a program ended before."""
+    """The mean of the profiled steps, so that the tables add up to it. None when a program ended before."""
     iterations: tuple[Iteration, ...]
     profiled_steps: int
     """Steps in ``operators``, ``calls`` and ``kernels``."""
@@ -238,3 +302,18 @@ class ProfileResult(Said):
     """Settings that have no effect here, and why."""
     device: str
     fault: Fault | None
+    threads: int | None = None
+    """Of the step on the CPU: as many as a bare program has. None when nothing was measured."""
+    backends: tuple[str, ...] = ()
+    """Which library ran convolutions, recurrent layers and attention, as far as the names of the operators say."""
+    dispatch: Dispatch | None = None
+    tiny_share: float | None = None
+    """Of the calls of operators: those that are mostly dispatch."""
+    python: PythonTime | None = None
+    trials: tuple[Trial, ...] = ()
+    busy: str = ""
+    """What says that the machine is busy; empty when the steps were left alone."""
+    stateful: bool = False
+    """The optimizer keeps state, which its first step creates."""
+    point: str = ""
+    """Of a preset: which finding is its point."""

@@ -1,6 +1,7 @@
 """What experiments run on: models, batches, losses, training steps. Instruments never import it.
 
-``models`` and ``training_step`` serve the pages on memory and speed, with ``checkpointing`` and ``profiled_step`` beside
-them; ``networks`` are deep networks for a gradient; ``mode_models``, ``norm_batches`` and ``small_task`` have something
-that train() and eval() change.
+Read ``models`` and ``training_step`` first: the models and the step of the pages on memory and speed, with
+``checkpointing`` and ``profiled_step`` beside them. ``optimizers`` and ``precision`` are the tables behind the knobs of
+those names, for the measured step and for the script that repeats it. ``deep_networks`` send a gradient through many
+layers; ``mode_models``, ``channel_batches`` and ``spirals`` have something that train() and eval() change.
 """

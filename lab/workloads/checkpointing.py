@@ -18,6 +18,15 @@ def repeated_blocks(model: nn.Module) -> nn.Module | None:
     return max(own or kinds, key=lambda m: (sum(p.numel() for p in m.parameters()), len(m)), default=None)
 
 
+def are_equal(blocks: nn.Module) -> bool:
+    """Whether all parts are of one class, with parameters of the same names, shapes and dtypes."""
+    kinds = {
+        (type(part), *((name, p.shape, p.dtype, p.requires_grad) for name, p in part.named_parameters()))
+        for part in blocks.children()
+    }
+    return len(kinds) == 1
+
+
 def under_checkpoint(
     model: nn.Module, how: Literal["every", "all"], every: int, reentrant: bool
 ) -> tuple[nn.Module, int]:

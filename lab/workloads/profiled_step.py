@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,7 +12,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from lab.workloads.models import Task
-from lab.workloads.training_step import Recipe, make_optimizer
+from lab.workloads.precision import autocast
+from lab.workloads.training_step import Recipe, optimizer_of
 
 PARTS = ("data_loading", "copy_to_device", "forward", "backward", "optimizer", "synchronisation")
 """In the order in which a step runs them."""
@@ -57,7 +58,7 @@ class Samples(Dataset):
         return self.inputs[at], self.target[at]
 
 
-class Step(Protocol):
+class TimedStep(Protocol):
     """``step(mark)`` runs one training step, each part inside ``mark(part)``; ``close`` ends its loader's processes."""
 
     def __call__(self, mark: Mark) -> None: ...
@@ -68,13 +69,12 @@ class _Trainer:
     """Forward, backward and optimizer around a model that is already where it should be."""
 
     def __init__(self, model: torch.nn.Module, recipe: Recipe, device: str) -> None:
-        self._device, self._set_to_none = device, recipe.set_to_none
-        self._dtype = {"bf16_autocast": torch.bfloat16, "fp16_autocast": torch.float16}.get(recipe.precision)
-        self._optimizer = make_optimizer(model, recipe)
+        self._device, self._precision, self._set_to_none = device, recipe.precision, recipe.set_to_none
+        self._optimizer = optimizer_of(model, recipe)
         self._scaler = torch.amp.GradScaler(device, enabled=recipe.precision == "fp16_autocast")
 
     def train(self, loss_of: Callable[[], torch.Tensor], mark: Mark) -> None:
-        with mark("forward"), torch.autocast(self._device, self._dtype) if self._dtype else nullcontext():
+        with mark("forward"), autocast(self._device, self._precision):
             loss = loss_of()
         with mark("backward"):
             self._scaler.scale(loss).backward()
@@ -128,13 +128,37 @@ class LoadedStep:
 
 
 class OwnStep:
-    """A step of a visitor's model on the batch of its program, which is there already: nothing is loaded or copied."""
+    """A step of a visitor's model. Its batch is there already, unless the program has a loader that makes one a step."""
 
-    def __init__(self, model: torch.nn.Module, loss: Callable[[], torch.Tensor], recipe: Recipe, device: str) -> None:
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        loss: Callable[[], torch.Tensor],
+        recipe: Recipe,
+        device: str,
+        loader: Iterable[Any] | None = None,
+        loss_of: Callable[[Any], Callable[[], torch.Tensor]] | None = None,
+    ) -> None:
+        """``loss_of``: batch of ``loader`` -> its loss, for a step that fetches its batch."""
         self._loss, self._trainer = loss, _Trainer(model, recipe, device)
+        self._loader, self._loss_of = loader, loss_of
+        self._batches: Iterator[Any] = iter(())
 
     def __call__(self, mark: Mark) -> None:
-        self._trainer.train(self._loss, mark)
+        loss = self._loss
+        if self._loader is not None and self._loss_of is not None:
+            with mark("data_loading"):
+                batch = self._next_batch(self._loader)
+            loss = self._loss_of(batch)
+        self._trainer.train(loss, mark)
+
+    def _next_batch(self, loader: Iterable[Any]) -> Any:
+        """The next one; after the last the loader begins again, as in the next epoch."""
+        for batch in self._batches:
+            return batch
+        self._batches = iter(loader)
+        return next(self._batches)
 
     def close(self) -> None:
-        """Nothing to end."""
+        """End the loader's processes."""
+        self._batches = iter(())

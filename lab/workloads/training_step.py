@@ -10,6 +10,9 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from lab.workloads.optimizers import implementation, make_optimizer
+from lab.workloads.precision import autocast
+
 Loss = Callable[[], torch.Tensor]
 
 
@@ -31,7 +34,7 @@ class Recipe:
 
 
 @dataclass
-class Task:
+class MicroBatches:
     """A model and one batch: ``losses`` has one function for each micro-batch, which runs the forward."""
 
     model: nn.Module
@@ -60,7 +63,7 @@ class Watch:
 class Training:
     """A task with its optimizer. ``run`` may be called again: gradients and optimizer state stay."""
 
-    task: Task
+    task: MicroBatches
     recipe: Recipe
     optimizer: torch.optim.Optimizer = field(init=False)
     scaler: torch.amp.GradScaler = field(init=False)
@@ -70,7 +73,7 @@ class Training:
 
     def __post_init__(self) -> None:
         self.device = next(self.task.model.parameters()).device.type
-        self.optimizer = make_optimizer(self.task.model, self.recipe)
+        self.optimizer = optimizer_of(self.task.model, self.recipe)
         enabled = self.recipe.precision == "fp16_autocast" and self.recipe.mode == "train"
         self.scaler = torch.amp.GradScaler(self.device, enabled=enabled)
 
@@ -93,7 +96,7 @@ class Training:
         if recipe.zero_grad == "before_forward":
             self._clear(watch)
         for number, micro in enumerate(losses):
-            with watch.phase("forward"), self._autocast():
+            with watch.phase("forward"), autocast(self.device, self.recipe.precision):
                 self.loss = micro() / len(losses) if len(losses) > 1 else micro()
                 if recipe.one_backward:
                     total = self.loss if total is None else total + self.loss
@@ -114,7 +117,11 @@ class Training:
 
     def _evaluate(self, micro: Loss, watch: Watch) -> None:
         off = {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode}
-        with off.get(self.recipe.mode, contextlib.nullcontext)(), watch.phase("forward"), self._autocast():
+        with (
+            off.get(self.recipe.mode, contextlib.nullcontext)(),
+            watch.phase("forward"),
+            autocast(self.device, self.recipe.precision),
+        ):
             self.loss = micro()
         watch.forward_done(self.loss)
 
@@ -126,18 +133,7 @@ class Training:
         with watch.phase("zero_grad"):
             self.optimizer.zero_grad(set_to_none=self.recipe.set_to_none)
 
-    def _autocast(self) -> contextlib.AbstractContextManager[Any]:
-        dtype = {"bf16_autocast": torch.bfloat16, "fp16_autocast": torch.float16}.get(self.recipe.precision)
-        return torch.autocast(self.device, dtype) if dtype else contextlib.nullcontext()
 
-
-def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """The optimizer that the recipe names, with its implementation chosen and not left to the device."""
-    how: dict[str, Any] = {"foreach": recipe.optimizer_impl == "foreach", "fused": recipe.optimizer_impl == "fused"}
-    match recipe.optimizer:
-        case "adam":
-            return torch.optim.Adam(model.parameters(), lr=1e-4, **how)
-        case "adamw":
-            return torch.optim.AdamW(model.parameters(), lr=1e-4, **how)
-    momentum = 0.9 if recipe.optimizer == "momentum" else 0.0
-    return torch.optim.SGD(model.parameters(), lr=1e-3, momentum=momentum, **how)
+def optimizer_of(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """The optimizer that the recipe names."""
+    return make_optimizer(recipe.optimizer, model.parameters(), **implementation(recipe.optimizer_impl))

@@ -12,11 +12,10 @@ from components.autograd_graph.graph_view.notation import (
     exact,
     shape_text,
     short,
-    short_bytes,
     short_gradient,
     text_width,
 )
-from lab.quantities import bytes_text
+from lab.quantities import bytes_text, short_bytes_text
 from lab.records.graph import Node, Plain, Saved
 
 TITLE_PX, META_PX, VALUE_PX, TAG_PX = 14, 11.5, 12, 11
@@ -77,7 +76,11 @@ def box_card(box: Box, members: Sequence[Node], freed_at: int | None) -> Card:
     saved = [s for n in members for s in n.saved]
     count = f"{len(members):,} nodes"
     kept = [
-        {"text": f"{len(saved):,} saved · {short_bytes(storage_bytes(saved))}", "state": "kept", "freed_at": freed_at}
+        {
+            "text": f"{len(saved):,} saved · {short_bytes_text(storage_bytes(saved))}",
+            "state": "kept",
+            "freed_at": freed_at,
+        }
     ]
     card = {
         "kind": "box",
@@ -120,7 +123,7 @@ def _tags(node: Node, freed_at: int | None) -> list[dict[str, Any]]:
         tags.append({"text": text, "state": state, "freed_at": freed_at if freed else None})
     if len(tags) < len(saved):
         rest = saved[TAGS_SHOWN:]
-        text = f"{len(rest):,} more · {short_bytes(storage_bytes(rest))}"
+        text = f"{len(rest):,} more · {short_bytes_text(storage_bytes(rest))}"
         tags.append({"text": text, "state": "kept", "freed_at": freed_at if rest[0].freed else None})
     return tags
 

@@ -44,6 +44,7 @@ class Figure {
   data = { nodes: [], steps: [], frames: [], edges: [] }
   selected = null // id of the chosen node
   line = null // chosen line of the program
+  pointed = null // line that a finding points at
   anchor = null // where the box was that is being opened or closed
   listingChosen = null // by the visitor; until then the width decides
 
@@ -108,9 +109,10 @@ class Figure {
     const position = sameFigure && data.pass === before.pass && at !== undefined ? 1 + data.steps.findLastIndex(step => step.at[0] <= at) : 0
     stepper.setCount(data.steps.length, position, data.steps.length ? `${data.steps.length.toLocaleString("en")} steps` : "no steps")
     this.listing.show(data.program, data.fault, lineCounts(data.nodes), data)
+    this.listing.point(this.pointed)
     this.picture.markSites(data.sites ?? [])
     this.line = data.program === before.program ? this.line : null
-    this.lightLine(this.line)
+    this.lightLine(this.pointed ?? this.line)
     this.select(sameFigure ? this.selected : null, { panel: !parts.details.hidden })
     this.showStep(position, false)
     this.search.setCards(data.nodes)
@@ -187,6 +189,7 @@ class Figure {
   }
 
   pointAt(line) {
+    this.pointed = line
     this.listing.point(line)
     this.lightLine(line ?? this.line)
   }

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from unicodedata import east_asian_width
 
-from lab.quantities import bytes_text
 from lab.records.graph import Plain
 
 NAMED = {"NaN": "NaN", "Infinity": "∞", "-Infinity": "−∞"}
@@ -102,10 +101,6 @@ def shape_text(shape: Sequence[int] | None) -> str:
     if shape is None:
         return ""
     return f"[{', '.join(map(str, shape))}]" if shape else "scalar"
-
-
-def short_bytes(count: int) -> str:
-    return bytes_text(count).partition(" (")[0]
 
 
 _WIDTHS = {

@@ -11,9 +11,8 @@ from components.autograd_graph.graph_view.boxes import Box, Visible, open_at_fir
 from components.autograd_graph.graph_view.cards import Card, box_card, changed, node_card
 from components.autograd_graph.graph_view.folding import fold
 from components.autograd_graph.graph_view.marks import differs
-from components.autograd_graph.graph_view.notation import short_bytes
 from components.autograd_graph.graph_view.steps import EdgeKey, Passage, item_id, passage
-from lab.quantities import bytes_text
+from lab.quantities import bytes_text, short_bytes_text
 from lab.records.graph import Edge, GraphResult, Node, Pass
 from lab.wire import collector_off, encode
 
@@ -238,7 +237,7 @@ def _totals(result: GraphResult, number: int, nodes: Sequence[Node]) -> list[str
         kept, after = result.passes[number].kept_bytes, result.passes[number].kept_bytes_after
     memory = f"{bytes_text(kept)} kept alive"
     if result.passes:
-        memory = f"{bytes_text(kept)} kept alive before backward, {short_bytes(after)} after"
+        memory = f"{bytes_text(kept)} kept alive before backward, {short_bytes_text(after)} after"
     stale = sum(changed(s) for s in saved)
     found = [_count(len(nodes), "node"), _count(len(saved), "saved tensor"), memory]
     return found + ([f"{_count(stale, 'saved tensor')} changed since"] if stale else [])

@@ -85,10 +85,12 @@ export default function ({ data, parentElement, setStateValue }) {
   }
   memory.wrong = data.errorLine ? { line: data.errorLine, row: data.text.split("\n")[data.errorLine - 1] } : null
 
+  const point = () => [...ink.children].forEach((row, i) => row.classList.toggle("pointed", memory.pointed === i + 1))
   const refresh = () => {
     const rows = area.value.split("\n")
     const { wrong } = memory
     paint(ink, area.value, wrong && rows[wrong.line - 1] === wrong.row ? wrong : null, data.marks)
+    point()
     hint.textContent = area.value === data.text || area.value === memory.sent ? "" : "edited"
   }
   const send = number => {
@@ -123,7 +125,8 @@ export default function ({ data, parentElement, setStateValue }) {
   }
   editor.classList.toggle("dark", isDark(find(".paper")))
   refresh()
-  const point = ({ detail }) => [...ink.children].forEach((row, i) => row.classList.toggle("pointed", detail.line === i + 1))
-  document.addEventListener("lab-line", point)
-  return () => document.removeEventListener("lab-line", point)
+  document.removeEventListener("lab-line", memory.hear)
+  memory.hear = ({ detail }) => { memory.pointed = detail.line; point() }
+  document.addEventListener("lab-line", memory.hear)
+  return () => document.removeEventListener("lab-line", memory.hear)
 }

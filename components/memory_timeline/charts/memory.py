@@ -9,7 +9,7 @@ import altair as alt
 import pandas as pd
 
 from components.kit.palette import GRAPH, MEMORY, Theme
-from lab.quantities import bytes_text
+from lab.quantities import bytes_text, short_bytes_text
 from lab.records.memory import CATEGORY_TEXTS, Change, Curve, Run, SavedTensor
 
 HUES = CATEGORY_TEXTS | {"saved": "activations", "held": "held", "workspaces": "unseen"}
@@ -82,7 +82,11 @@ def peaks_chart(moments: Sequence[Moment], theme: Theme, title: str = "bytes ali
         )
     )
     labels = [
-        {"setting": moment.name, "size": moment.bytes / scale, "text": f"{_short(moment.bytes)}, {moment.phase}"}
+        {
+            "setting": moment.name,
+            "size": moment.bytes / scale,
+            "text": f"{short_bytes_text(moment.bytes)}, {moment.phase}",
+        }
         for moment in moments
     ]
     ends = (
@@ -91,7 +95,7 @@ def peaks_chart(moments: Sequence[Moment], theme: Theme, title: str = "bytes ali
         .encode(y=y, x="size:Q", text="text:N")
     )
     ends = ends.encode(x=alt.X("size:Q", scale=alt.Scale(domain=[0, most / scale * 1.4], nice=False)))
-    said = ", ".join(f"{moment.name} {_short(moment.bytes)}" for moment in moments)
+    said = ", ".join(f"{moment.name} {short_bytes_text(moment.bytes)}" for moment in moments)
     return alt.layer(bars, ends).properties(height=alt.Step(46), description=f"Peak by category: {said}.")
 
 
@@ -162,7 +166,7 @@ def changes_chart(changes: Sequence[Change], peak_bytes: int, card_bytes: int | 
     )
     layers: list[Any] = [bars]
     if limit:
-        at = alt.Chart(pd.DataFrame([{"size": limit / scale, "text": f"limit {_short(limit)}"}]))
+        at = alt.Chart(pd.DataFrame([{"size": limit / scale, "text": f"limit {short_bytes_text(limit)}"}]))
         layers.append(
             at.mark_rule(strokeDash=[7, 4], strokeWidth=2, color=GRAPH[theme]["ink"]).encode(x=x, tooltip="text:N")
         )
@@ -170,7 +174,7 @@ def changes_chart(changes: Sequence[Change], peak_bytes: int, card_bytes: int | 
     best = min(rows, key=lambda row: row["bytes"])
     return alt.layer(*layers).properties(
         height=alt.Step(34),
-        description=f"Peak with one change each; the lowest is {best['title']} with {_short(best['bytes'])}.",
+        description=f"Peak with one change each; the lowest is {best['title']} with {short_bytes_text(best['bytes'])}.",
     )
 
 
@@ -187,7 +191,7 @@ def saved_chart(saved: Sequence[SavedTensor], theme: Theme) -> alt.Chart:
             x=alt.X("size:Q", title=f"saved for backward ({unit})"),
             tooltip=[alt.Tooltip("module"), alt.Tooltip("exact", title="saved"), alt.Tooltip("slots", title="slots")],
         )
-        .properties(height=alt.Step(24), description=f"Saved bytes by module; most: {rows[0]['module']} with {_short(rows[0]['bytes'])}.")
+        .properties(height=alt.Step(24), description=f"Saved bytes by module; most: {rows[0]['module']} with {short_bytes_text(rows[0]['bytes'])}.")
     )  # fmt: skip
 
 
@@ -247,9 +251,5 @@ def _fits(how: str, size: int, limit: int | None) -> str:
 
 def _saving(size: int, before: int) -> str:
     if size == before:
-        return _short(size)
-    return f"{_short(size)}, {'−' if size < before else '+'}{abs(size / before - 1):.0%}"
-
-
-def _short(size: float) -> str:
-    return bytes_text(size).partition(" (")[0]
+        return short_bytes_text(size)
+    return f"{short_bytes_text(size)}, {'−' if size < before else '+'}{abs(size / before - 1):.0%}"

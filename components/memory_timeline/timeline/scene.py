@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from components.memory_timeline.charts.memory import HUES
-from lab.quantities import bytes_text
+from lab.quantities import bytes_text, short_bytes_text
 from lab.records.memory import CATEGORY_TEXTS, MemoryResult, Owner, Peak
 from lab.wire import encode
 
@@ -54,9 +54,9 @@ def title(result: MemoryResult) -> list[str]:
     """The line above the figure."""
     kind = "predicted on tensors without data" if result.predicted else "measured"
     return [
-        f"Peak {short(result.peak.bytes)}, {kind}",
+        f"Peak {short_bytes_text(result.peak.bytes)}, {kind}",
         f"{result.operations:,} operations in {len(result.step_ends)} steps",
-        f"{short(result.saved_bytes)} saved for backward",
+        f"{short_bytes_text(result.saved_bytes)} saved for backward",
     ]
 
 
@@ -64,7 +64,7 @@ def peak_text(peak: Peak) -> str:
     """Where the peak is and whose it is, in one sentence."""
     if not peak.bytes:
         return "Nothing was alive."
-    owners = ", ".join(f"{owner_text(owner)} {short(owner.bytes)}" for owner in peak.owners[:3])
+    owners = ", ".join(f"{owner_text(owner)} {short_bytes_text(owner.bytes)}" for owner in peak.owners[:3])
     where = f"{phase_text(peak.phase)} of step {peak.step + 1}, in {peak.op} ({peak.module or 'no module'})"
     return f"Peak {bytes_text(peak.bytes)}: {where}. Largest: {owners}."
 
@@ -78,7 +78,9 @@ def owner_text(owner: Owner) -> str:
 
 def description(result: MemoryResult) -> str:
     """Alt text."""
-    parts = [f"{CATEGORY_TEXTS[name]} {short(size)}" for name, size in result.peak.categories.items() if size]
+    parts = [
+        f"{CATEGORY_TEXTS[name]} {short_bytes_text(size)}" for name, size in result.peak.categories.items() if size
+    ]
     return (
         f"Stacked areas of bytes alive over {result.operations:,} operations. {peak_text(result.peak)} "
         f"At the peak: {', '.join(parts)}."
@@ -88,11 +90,6 @@ def description(result: MemoryResult) -> str:
 def phase_text(phase: str) -> str:
     """A phase as it is printed."""
     return PHASES.get(phase, phase)
-
-
-def short(size: float) -> str:
-    """Without the raw count."""
-    return bytes_text(size).partition(" (")[0]
 
 
 def _coded(values: Sequence[Any]) -> dict[str, list[Any]]:

@@ -35,14 +35,24 @@ function nodesOf(data) {
   const nodes = data.name.map((name, at) => ({ at, name, children: [], parent: data.parent[at], operator: data.is_operator[at],
     shapes: data.shapes[at], module: data.module[at], line: data.line[at], stack: data.stack[at], calls: data.calls[at],
     self: data.self_s[at], total: data.total_s[at], device: data.device_self_s[at], flops: data.flops[at], bytes: data.bytes[at] }))
-  for (const node of nodes) if (node.parent >= 0) nodes[node.parent].children.push(node)
+  for (const node of nodes) {
+    node.above = node.parent >= 0 ? nodes[node.parent] : null
+    node.above?.children.push(node)
+  }
   return nodes
+}
+
+// A call inside another of the same row, as in a recursion, is in its total already.
+function outermost(members) {
+  const all = new Set(members)
+  const inner = node => { for (let at = node.above; at; at = at.above) if (all.has(at)) return true; return false }
+  return members.filter(node => !inner(node))
 }
 
 function rowOf(id, members, steps) {
   const sum = field => members.reduce((total, m) => total + m[field], 0) / steps
   const known = field => { const total = members.reduce((t, m) => plus(t, m[field]), null); return total === null ? null : total / steps }
-  return { id, members, name: members[0].name, operator: members[0].operator, self: sum("self"), total: sum("total"), calls: sum("calls"),
+  return { id, members, name: members[0].name, operator: members[0].operator, self: sum("self"), total: outermost(members).reduce((total, m) => total + m.total, 0) / steps, calls: sum("calls"),
     device: known("device"), flops: known("flops"), bytes: sum("bytes"), shapes: same(members.map(m => m.shapes)),
     module: same(members.map(m => m.module)), line: same(members.map(m => m.line)), stack: same(members.map(m => m.stack)),
     opens: members.some(m => m.children.length) }
@@ -101,7 +111,7 @@ function createTable(root) {
   }
   function topRows() {
     if (group === "tree") return grouped(roots(), keyOf(), "", data.steps)
-    return grouped(nodes.filter(node => !data.frames.includes(node.name) || node.operator), keyOf(), "", data.steps)
+    return grouped(nodes.filter(node => node.operator), keyOf(), "", data.steps)
   }
   function ordered(rows) {
     const value = row => sort === "name" ? row.name : sort === "place" ? place(row) ?? "" : row[sort] ?? -Infinity

@@ -82,11 +82,12 @@ function createFigure(root) {
       const y = RULER + boxes.y(at), left = Math.max(x, -1), wide = Math.max(Math.min(x2, w + 1) - left, 0.6)
       if (wide < 1) { const key = `${y}|${Math.round(left)}`; if (filled.has(key)) continue; filled.set(key, 1) }
       const part = boxes.part[at]
-      pen.globalAlpha = boxes.kind[at] === "range" ? 1 : 0.42 + 0.4 * (boxes.depth[at] % 2)
+      const alpha = boxes.kind[at] === "range" ? 1 : 0.42 + 0.4 * (boxes.depth[at] % 2)
+      pen.globalAlpha = alpha
       pen.fillStyle = part < 0 ? colours.at(-1) : colours[part]
       pen.fillRect(left, y, wide > 3 ? wide - 0.7 : wide, boxes.row - 2)
       pen.globalAlpha = 1
-      if (wide > 34 * scale()) label(pen, boxes.label(at), left, y, wide, boxes.kind[at] === "range", part < 0 ? colours.at(-1) : colours[part], ink)
+      if (wide > 34 * scale()) label(pen, boxes.label(at), left, y, wide, alpha, part < 0 ? colours.at(-1) : colours[part])
     }
     if (memory.at.length) drawCurve(pen, memory, { xOf, from: span.from, to: span.to, top: RULER + boxes.height + 18, height: CURVE - 26, width: w, ink })
     outline(pen, hovered, ink, 1)
@@ -105,12 +106,14 @@ function createFigure(root) {
     }
   }
 
-  function label(pen, text, x, y, wide, solid, colour, ink) {
+  // Black or white, by what is behind: the colour shines through to the page as `alpha` says.
+  function label(pen, text, x, y, wide, alpha, colour) {
     const short = text.replace(/^aten::/, "").replace("autograd::engine::evaluate_function: ", "")
     pen.save()
     pen.beginPath(); pen.rect(x, y, wide - 3, boxes.row); pen.clip()
-    const rgb = [1, 3, 5].map(i => parseInt(colour.slice(i, i + 2), 16))
-    pen.fillStyle = solid ? (brightness(rgb) < 140 ? "#ffffff" : "#111827") : ink
+    const page = root.classList.contains("dark") ? 14 : 255
+    const rgb = [1, 3, 5].map(i => alpha * parseInt(colour.slice(i, i + 2), 16) + (1 - alpha) * page)
+    pen.fillStyle = brightness(rgb) < 140 ? "#ffffff" : "#111827"
     pen.fillText(short, Math.max(x, 0) + 4, y + boxes.row / 2 - 0.5)
     pen.restore()
   }

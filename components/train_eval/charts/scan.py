@@ -14,6 +14,8 @@ from lab.records.modes_models import CostRow, ModelScan
 
 ROW_PX = 30
 MOST = 40
+_IN_EVAL = ("eval", "eval_after_sorted")
+_BY_BATCH = ("train", "sorted_in_train")
 
 
 def gap_chart(modes: ModelScan, theme: Theme) -> Drawn:
@@ -51,7 +53,7 @@ def gap_chart(modes: ModelScan, theme: Theme) -> Drawn:
 def cost_chart(rows: Sequence[CostRow], theme: Theme) -> Drawn:
     """Accuracy of the same trained network on the same test set, by how it was evaluated."""
     named = [
-        {**asdict(row), "name": _named(row), "kind": "eval mode" if row.setting.startswith("eval") else "train mode"}
+        {**asdict(row), "name": _named(row), "kind": "eval mode" if row.kind in _IN_EVAL else "train mode"}
         for row in rows
     ]
     data = pd.DataFrame(named)
@@ -76,5 +78,5 @@ def cost_chart(rows: Sequence[CostRow], theme: Theme) -> Drawn:
 
 
 def _named(row: CostRow) -> str:
-    setting = row.setting.removeprefix("train mode, ")
-    return setting if setting.startswith(("eval", "only")) else f"{setting}, batch {row.batch}"
+    """The batch matters where BatchNorm reads it."""
+    return f"{row.setting.removeprefix('train mode, ')}, batch {row.batch}" if row.kind in _BY_BATCH else row.setting

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from components.kit.palette import Theme
 from components.train_eval.charts.lamps import Drawn, Lamp, lamp_chart
-from lab.quantities import bytes_text, number_text
+from lab.quantities import bytes_text, number_text, short_bytes_text
 from lab.records.modes_models import SwitchRow
 
 
@@ -23,7 +23,7 @@ def switch_chart(rows: Sequence[SwitchRow], chosen: tuple[str, str], theme: Them
             ("running statistics move", row.statistics_moved, _yes(row.statistics_moved), f"{row.batches_counted} batches counted"),
             ("output requires grad", row.requires_grad, _yes(row.requires_grad), row.graph or "no grad_fn"),
             ("nodes in the graph", row.graph_nodes > 0, str(row.graph_nodes), row.graph or "no graph"),
-            ("bytes kept for backward", row.saved_bytes > 0, kept.partition(" (")[0], kept),
+            ("bytes kept for backward", row.saved_bytes > 0, short_bytes_text(row.saved_bytes), kept),
             ("backward() runs", not row.backward_error, _yes(not row.backward_error), row.backward_error or "runs"),
             ("may enter a graph later", not row.is_inference, _yes(not row.is_inference), "inference tensors may not" if row.is_inference else "normal tensor"),
         ):  # fmt: skip

@@ -13,12 +13,14 @@ import struct
 import time
 from typing import Any
 
+from lab.execution.perform import AnswerError
+
 CONTROL_BYTES = 1 << 16
 """Longest message between the zygote and its parent, on their own socket."""
 _LENGTH = struct.Struct(">I")
 
 
-class FrameError(ValueError):
+class FrameError(AnswerError):
     """The peer broke the framing."""
 
 

@@ -10,25 +10,22 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from lab import wire
-from lab.contract import Fault, Limits
+from lab.contract import Limits
 from lab.execution import faults, perform
-from lab.execution.jobs import Outcome, Progress, Request, State, progress
+from lab.execution.jobs import Outcome, Progress, Request
 from lab.execution.sealed import confine, self_check
 from lab.execution.sealed.child import MEMORY_EXHAUSTED
 from lab.execution.sealed.children import Child, ZygoteError
-from lab.execution.sealed.frames import FrameError, Incoming, send_frame
+from lab.execution.sealed.frames import Incoming, send_frame
 from lab.execution.sealed.spares import Spares
+from lab.execution.watch import POLL_S, RunWatch
 
-_POLL_S = 0.05
 _SLACK_BYTES = 64 << 20
 """Resident memory beyond the limit that is put down to pages of the zygote that the run writes to."""
 _THREADS = 64
 _READY_S = 20.0
-_PROGRESS_FRAMES = 5_000
-_PROGRESS_FRAME_BYTES = 4096
 _PROGRESS_BYTES = 4 << 20
 _SIGXCPU = 24
 
@@ -94,7 +91,7 @@ class SealedRoute:
             send_frame(child.socket, {"kind": "probe"})
             incoming, deadline = Incoming(child.socket, frame_bytes=1 << 12, total_bytes=1 << 16), time.monotonic() + 30
             while time.monotonic() < deadline:
-                if text := incoming.next(_POLL_S):
+                if text := incoming.next(POLL_S):
                     told = wire.loads(text)
                     if told["kind"] == "failed":
                         return told["reason"]
@@ -117,35 +114,20 @@ def _allow(child: Child, limits: Limits) -> None:
     send_frame(child.socket, {"memory_bytes": limits.memory_bytes, "cpu_s": cpu_s})
 
 
-class _Watch:
-    """One run from its request to its end."""
+class _Watch(RunWatch):
+    """One run in a sealed child, which is killed when it is not wanted: nothing that it says then would be believed."""
+
+    sealed = True
 
     def __init__(self, child: Child, request: Request, package: str) -> None:
         assert request.limits is not None
-        self.child, self.request, self.limits = child, request, request.limits
-        self.result_type = perform.types_of(perform.find(request.experiment, package))[1]
+        super().__init__(request, package, wall_s=request.limits.wall_s, threads=_THREADS)
+        self.child, self.limits = child, request.limits
         total = 2 * perform.ANSWER_BYTES + _PROGRESS_BYTES  # parts may take as much as the answer
         self.incoming = Incoming(child.socket, frame_bytes=perform.ANSWER_BYTES, total_bytes=total)
-        self.frames = self.allowed_bytes = 0
-        self.standing = (0.0, "")
-        self.started = 0.0
 
-    def follow(self, report: Progress, cancelled: Callable[[], bool]) -> Outcome | None:
-        """The outcome; None when the process ended before the program began, or with the zygote."""
-        try:
-            outcome = self._begin()
-            while outcome is None:
-                outcome = self._listen(report) or self._over_limit(cancelled)
-            return outcome
-        except perform.AnswerTooLargeError as error:
-            return self._ended("limit", faults.output_limit(str(error)))
-        except (FrameError, perform.AnswerError, wire.WireError) as error:
-            return self._ended("failed", faults.garbled(str(error)))
-        except (EOFError, ConnectionError, TimeoutError):
-            return self._died() if self.started else None
-
-    def _begin(self) -> Outcome | None:
-        """Hand over the request once the walls are up. Time and memory count from here."""
+    def begin(self) -> Outcome | None:
+        """Once the walls are up. Time and memory count from here."""
         _allow(self.child, self.limits)
         text = self.incoming.next(_READY_S)
         told = wire.loads(text) if text else {"kind": "failed", "reason": f"not ready after {_READY_S:g} s"}
@@ -157,53 +139,24 @@ class _Watch:
         self.started = time.monotonic()
         return None
 
-    def _listen(self, report: Progress) -> Outcome | None:
-        text = self.incoming.next(_POLL_S)
-        if text is None:
-            return None
-        if text.startswith('{"kind":"answer"'):
-            told, elapsed_s = perform.read_answer(self.result_type, text, sealed=True), self._elapsed_s()
-            return told if 0 <= told.seconds <= elapsed_s else replace(told, seconds=elapsed_s)
-        self.frames += 1
-        if text.startswith('{"kind":"part"') and self.frames <= _PROGRESS_FRAMES:
-            report(*self.standing, perform.read_part(self.result_type, text, sealed=True))
-            return None
-        message = wire.loads(text) if len(text) < _PROGRESS_FRAME_BYTES else None
-        if not isinstance(message, dict) or message.get("kind") != "progress" or self.frames > _PROGRESS_FRAMES:
-            raise FrameError(f"neither progress nor a result: {text:.80}")
-        self.standing = progress(message.get("fraction"), message.get("line"))
-        report(*self.standing)
-        return None
+    def next_text(self) -> str | None:
+        return self.incoming.next(POLL_S)
 
-    def _over_limit(self, cancelled: Callable[[], bool]) -> Outcome | None:
-        if cancelled():
-            return self._ended("cancelled", faults.cancelled())
-        if self._elapsed_s() > self.limits.wall_s:
-            return self._ended("limit", faults.time_limit(self.limits.wall_s, program=True))
-        resident_bytes, threads = self.child.usage()
-        if resident_bytes > self.allowed_bytes:
-            return self._ended("limit", faults.memory_limit(self.limits.memory_bytes))
-        if threads > _THREADS:
-            return self._ended("refused", faults.too_many_threads(_THREADS))
-        return None
+    def usage(self) -> tuple[int, int]:
+        return self.child.usage()
 
-    def _died(self) -> Outcome | None:
+    def give_up(self) -> bool:
+        return True
+
+    def kill(self) -> None:
+        """The route closes the child, whatever the outcome."""
+
+    def died(self) -> Outcome | None:
         if not self.child.gone.wait(0.5):
-            return self._ended("failed", faults.garbled("it hung up before there was a result"))
+            return self.ended("failed", faults.garbled("it hung up before there was a result"))
         code = self.child.exit_code
-        if code is None:
-            return None
         if code == -_SIGXCPU:
-            return self._ended("limit", faults.time_limit(self.limits.wall_s, program=True))
+            return self.ended("limit", faults.time_limit(self.wall_s, program=True))
         if code == MEMORY_EXHAUSTED:
-            return self._ended("limit", faults.memory_limit(self.limits.memory_bytes))
-        if code >= 0:
-            return self._ended("failed", faults.vanished(code, program=True))
-        fault = faults.killed(-code, program=True, memory_bytes=None)
-        return self._ended(faults.state_of(fault), fault)
-
-    def _ended(self, state: State, fault: Fault) -> Outcome:
-        return Outcome(state, fault=fault, seconds=self._elapsed_s(), sealed=True)
-
-    def _elapsed_s(self) -> float:
-        return time.monotonic() - self.started
+            return self.ended("limit", faults.memory_limit(self.limits.memory_bytes))
+        return None if code is None else self.exited(code)

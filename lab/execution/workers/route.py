@@ -9,15 +9,13 @@ import threading
 import time
 from collections.abc import Callable
 
-from lab import wire
-from lab.contract import Fault
-from lab.execution import faults, perform
+from lab.execution import faults
 from lab.execution.host import Host
-from lab.execution.jobs import Outcome, Progress, Request, State, progress
+from lab.execution.jobs import Outcome, Progress, Request
 from lab.execution.sealed.children import usage
+from lab.execution.watch import POLL_S, RunWatch
 from lab.execution.workers.process import Worker, WorkerError
 
-_POLL_S = 0.05
 _POLITE_S = 2.0
 """Time that a run has to notice that it is not wanted, before its process is killed."""
 
@@ -65,6 +63,7 @@ class WorkerRoute:
         except WorkerError as error:
             return Outcome("failed", fault=faults.not_started(str(error)))
         outcome = _Turn(worker, request, self._package, self._wall_s).follow(report, cancelled)
+        assert outcome is not None  # a worker begins at once, and its death is told
         if self._single_use:
             self._drop(worker)
             with contextlib.suppress(WorkerError):  # closing
@@ -128,74 +127,41 @@ class WorkerRoute:
         worker.end()
 
 
-class _Turn:
-    """One run from its request to its end."""
+class _Turn(RunWatch):
+    """One run in a worker, which is asked to stop before it is killed."""
 
     def __init__(self, worker: Worker, request: Request, package: str, wall_s: float) -> None:
-        self.worker, self.request = worker, request
-        self.result_type = perform.types_of(perform.find(request.experiment, package))[1]
-        self.wall_s = request.limits.wall_s if request.limits else wall_s
+        super().__init__(request, package, wall_s=request.limits.wall_s if request.limits else wall_s)
+        self.worker = worker
+        self.number = 0
+        self.polite_until: float | None = None
+
+    def begin(self) -> None:
         self.started = time.monotonic()
-        self.polite_until = float("inf")
-        self.allowed_bytes = 0
-        self.standing = (0.0, "")
+        self.number = self.worker.ask(self.request)
+        if self.request.limits and sys.platform == "linux":
+            self.allowed_bytes = self.usage()[0] + self.request.limits.memory_bytes
 
-    def follow(self, report: Progress, cancelled: Callable[[], bool]) -> Outcome:
+    def next_text(self) -> str | None:
         try:
-            number = self.worker.ask(self.request)
-            if self.request.limits and sys.platform == "linux":
-                self.allowed_bytes = usage(self.worker.pid)[0] + self.request.limits.memory_bytes
-            outcome = None
-            while outcome is None:
-                if cancelled() and self.polite_until == float("inf"):
-                    self.worker.say({"kind": "cancel", "number": number})
-                    self.polite_until = time.monotonic() + _POLITE_S
-                outcome = self._listen(report) or self._over_limit()
-            return outcome
-        except BrokenPipeError:
-            return self._died()
-        except perform.AnswerTooLargeError as error:
-            return self._ended("limit", faults.output_limit(str(error)))
-        except (perform.AnswerError, wire.WireError) as error:
-            return self._ended("failed", faults.garbled(str(error)))
-
-    def _listen(self, report: Progress) -> Outcome | None:
-        try:
-            text = self.worker.messages.get(timeout=_POLL_S)
+            text = self.worker.messages.get(timeout=POLL_S)
         except queue.Empty:
             return None
         if text is None:
-            return self._died()
-        if text.startswith('{"kind":"answer"'):
-            return perform.read_answer(self.result_type, text, sealed=False)
-        if text.startswith('{"kind":"part"'):
-            report(*self.standing, perform.read_part(self.result_type, text, sealed=False))
-            return None
-        message = wire.loads(text)
-        self.standing = progress(message["fraction"], message["line"])
-        report(*self.standing)
-        return None
+            raise EOFError("the worker ended")
+        return text
 
-    def _over_limit(self) -> Outcome | None:
-        now, limits = time.monotonic(), self.request.limits
-        if now > self.polite_until:
-            return self._killed("cancelled", faults.cancelled())
-        if now - self.started > self.wall_s:
-            return self._killed("limit", faults.time_limit(self.wall_s, program=limits is not None))
-        if limits and self.allowed_bytes and usage(self.worker.pid)[0] > self.allowed_bytes:
-            return self._killed("limit", faults.memory_limit(limits.memory_bytes))
-        return None
+    def usage(self) -> tuple[int, int]:
+        return usage(self.worker.pid)
 
-    def _killed(self, state: State, fault: Fault) -> Outcome:
+    def give_up(self) -> bool:
+        if self.polite_until is None:
+            self.worker.say({"kind": "cancel", "number": self.number})
+            self.polite_until = time.monotonic() + _POLITE_S
+        return time.monotonic() > self.polite_until
+
+    def kill(self) -> None:
         self.worker.end()
-        return self._ended(state, fault)
 
-    def _died(self) -> Outcome:
-        code, program = self.worker.end(wait_s=1.0), self.request.limits is not None
-        if code >= 0:
-            return self._ended("failed", faults.vanished(code, program=program))
-        fault = faults.killed(-code, program=program, memory_bytes=None)
-        return self._ended(faults.state_of(fault), fault)
-
-    def _ended(self, state: State, fault: Fault) -> Outcome:
-        return Outcome(state, fault=fault, seconds=time.monotonic() - self.started)
+    def died(self) -> Outcome:
+        return self.exited(self.worker.end(wait_s=1.0))

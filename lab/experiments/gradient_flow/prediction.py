@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from lab.experiments.gradient_flow.schema import Params
 from lab.instruments.gradients.mean_field import propagate
 from lab.records.gradients import Prediction
-from lab.workloads.networks import ACTIVATIONS
+from lab.workloads.deep_networks import ACTIVATIONS
 
 SIGMA_W2 = {"default": 1 / 3, "xavier": 1.0, "kaiming": 2.0, "orthogonal": 1.0}
 """Width times the variance of a weight, at gain 1. default: U(-1/√n, 1/√n) has variance 1/(3n)."""

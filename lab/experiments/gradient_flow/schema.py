@@ -8,7 +8,8 @@ from typing import Any
 
 from lab.contract import Knob, Limits, ParamsError, check, knob
 from lab.records.gradients import GradientResult
-from lab.workloads.networks import ACTIVATIONS, TOKENS
+from lab.workloads.deep_networks import ACTIVATIONS, TOKENS
+from lab.workloads.optimizers import OPTIMIZERS
 
 MOST_PARAMETERS = 30_000_000
 MOST_MULTIPLICATIONS = 1.5e12
@@ -49,7 +50,7 @@ class Params:
     """How the losses of the samples are joined."""
     dtype: str = knob("float32", choices=DTYPES)
     """Of parameters, activations and gradients."""
-    optimizer: str = knob("sgd", choices=("sgd", "momentum", "adam", "adamw"))
+    optimizer: str = knob("sgd", choices=tuple(OPTIMIZERS))
     """momentum is SGD with 0.9."""
     lr: float = knob(0.1, low=0.0, high=1000.0)
     """Learning rate."""

@@ -7,7 +7,8 @@ import inspect
 from lab.experiments.gradient_flow.lessons import reading_of
 from lab.experiments.gradient_flow.readings import NAMES
 from lab.experiments.gradient_flow.schema import NORM_TYPES, Params
-from lab.workloads import networks
+from lab.workloads import deep_networks
+from lab.workloads.optimizers import optimizer_source
 
 _HEAD = """import math
 
@@ -21,9 +22,9 @@ _ONE_THREAD = "torch.set_num_threads(1)  # sums in one order: a training that ju
 _DEVICE = 'torch.set_default_device("{device}")\n'
 
 _SOURCES = {
-    "mlp": (networks.Layer, networks.MLP),
-    "rnn": (networks.Cell, networks.Step, networks.RNN),
-    "transformer": (networks.TransformerBlock, networks.Transformer),
+    "mlp": (deep_networks.Layer, deep_networks.MLP),
+    "rnn": (deep_networks.Cell, deep_networks.RecurrentStep, deep_networks.RNN),
+    "transformer": (deep_networks.TransformerBlock, deep_networks.Transformer),
 }
 
 _FAMILY = """
@@ -83,13 +84,12 @@ def decades_per_layer(norms):
 """
 _STEP = """
 parameters = [p for p in model.parameters() if p.requires_grad]
-optimizer = torch.optim.{optimizer}(parameters, lr={lr}{momentum})
+optimizer = {optimizer}
 for step in range({steps}):
     optimizer.zero_grad()
     loss_value = compute_loss()
     {backward}
 """
-_OPTIMIZER = {"sgd": "SGD", "momentum": "SGD", "adam": "Adam", "adamw": "AdamW"}
 _FIRST_STEP_ONLY = {"cosine", "returned", "norm after", "zeroed layers", "total norm"}
 _NO_STEP = {"slope", "ratio", "underflow", "bias", "missing"}
 
@@ -128,19 +128,21 @@ def script(params: Params) -> str:
 
 
 def _family(params: Params) -> str:
-    norms, activations = networks.NORMS[params.norm_used], networks.ACTIVATIONS[params.activation]
+    norms, activations = deep_networks.NORMS[params.norm_used], deep_networks.ACTIVATIONS[params.activation]
     batchnorm = params.norm_used == "batch"
-    norm_source = networks.BatchNorm.__name__ if batchnorm else f"nn.{norms.__name__}"
-    constants = f'CLASSES = {networks.CLASSES}\nACTIVATIONS = {{"{params.activation}": nn.{activations.__name__}}}\n'
+    norm_source = deep_networks.BatchNorm.__name__ if batchnorm else f"nn.{norms.__name__}"
+    constants = (
+        f'CLASSES = {deep_networks.CLASSES}\nACTIVATIONS = {{"{params.activation}": nn.{activations.__name__}}}\n'
+    )
     table = f'NORMS = {{"{params.norm_used}": {norm_source}}}\n'
     parts = [
         constants + ("" if batchnorm else table),
-        *([inspect.getsource(networks.BatchNorm), table] if batchnorm else []),
-        inspect.getsource(networks.initialise),
+        *([inspect.getsource(deep_networks.BatchNorm), table] if batchnorm else []),
+        inspect.getsource(deep_networks.initialise),
         *(inspect.getsource(part) for part in _SOURCES[params.family]),
-        inspect.getsource(networks.classification_batch),
+        inspect.getsource(deep_networks.classification_batch),
     ]
-    shape = networks.input_shape(params.family, params.depth, params.width, params.batch)
+    shape = deep_networks.input_shape(params.family, params.depth, params.width, params.batch)
     made = _FAMILY.format(
         shape=shape,
         family=_SOURCES[params.family][-1].__name__,
@@ -158,9 +160,7 @@ def _training(params: Params, kind: str) -> str:
     scaled = params.trap == "unscale"
     lines = [
         _STEP.format(
-            optimizer=_OPTIMIZER[params.optimizer],
-            momentum=", momentum=0.9" if params.optimizer == "momentum" else "",
-            lr=params.lr,
+            optimizer=optimizer_source(params.optimizer, "parameters", lr=params.lr),
             steps=1 if kind in _FIRST_STEP_ONLY else params.steps,
             backward="scaler.scale(loss_value).backward()" if scaled else "loss_value.backward()",
         ).rstrip("\n")

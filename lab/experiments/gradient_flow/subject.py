@@ -14,11 +14,11 @@ from lab.instruments.gradients.layer_watch import LayerWatch, Watched, blocks, o
 from lab.program import run as program
 from lab.program.trained import model_of
 from lab.records.program import SILENT, Said
-from lab.workloads.networks import (
+from lab.workloads.deep_networks import (
     CLASSES,
     FAMILIES,
     RNN,
-    Step,
+    RecurrentStep,
     classification_batch,
     initialise,
     input_shape,
@@ -96,7 +96,7 @@ def family_subject(params: Params) -> Subject:
 def _follow_step(layer: Watched) -> None:
     """The gradient of a time step is what it adds to the shared weight's."""
     step = layer.module
-    assert isinstance(step, Step)
+    assert isinstance(step, RecurrentStep)
     layer.weights = lambda: [] if step.alias is None else [step.alias]
     layer.stored = lambda: [step.cell.recurrent.weight]
     layer.biases = list

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -26,13 +25,8 @@ from lab.instruments.modes.state import ModelState
 from lab.program.own_model import OwnModelError
 from lab.program.run import FILE
 from lab.records.gradients import FirstNonfinite, Layer, OverTime, TrainingStep
+from lab.workloads.optimizers import make_optimizer
 
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "sgd": torch.optim.SGD,
-    "momentum": partial(torch.optim.SGD, momentum=0.9),
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-}
 PLANTED = {"inf": float("inf"), "nan": float("nan")}
 
 
@@ -52,7 +46,7 @@ class Training:
         parameters = [p for p in subject.model.parameters() if p.requires_grad]
         if not parameters:
             raise OwnModelError("No parameter of the model requires gradients. Leave at least one unfrozen.")
-        self.optimizer = OPTIMIZERS[params.optimizer](parameters, lr=params.lr)
+        self.optimizer = make_optimizer(params.optimizer, parameters, lr=params.lr)
         self.clipper = Clipper(params, parameters)
         self.watch = LayerWatch(subject.layers, file=FILE)
         self.over_time: tuple[OverTime, ...] = ()

@@ -57,3 +57,13 @@ C6 = {
     "recovery": "First the change with the largest saving for this peak; retry outside the except block. "
     "empty_cache() makes no room for tensors that are alive. Predict before renting a larger card.",
 }
+C7 = {
+    "requirement": "Tell allocated, reserved and what the driver sees apart. Assume one process and one stream.",
+    "mechanism": "Tensors ask for bytes. The allocator gives blocks in multiples of 512 B, cut from segments of 2 MiB, 20 MiB or more "
+    "that it asked from the driver and keeps. Free blocks join only inside their segment, so what is reserved and free may lie in "
+    "pieces. The driver adds the context and other processes.",
+    "proof": "Allocated is at most reserved, and given and free blocks sum to the segments. Fragmentation is the cause only when what is "
+    "reserved and not allocated is at least as large as the request that failed.",
+    "recovery": "Fragmented: expandable segments, and sizes that stay the same. Full: make what is alive smaller. Others: see who is on the "
+    "device. Emptying the cache helps other processes, not this one.",
+}

@@ -17,6 +17,7 @@ from lab.records.memory import (
     Allocator,
     Change,
     Curve,
+    Extrapolation,
     Fit,
     Lives,
     OpDtype,
@@ -28,6 +29,7 @@ from lab.records.memory import (
     Storages,
     Timeline,
 )
+from lab.records.program import SILENT
 
 _CURVE_POINTS = 400
 
@@ -78,13 +80,18 @@ def result(
         else "The run ended early."
         if chosen.fault
         else time_reason,
-        fit=Fit(params.card_bytes, highest.bytes, highest.bytes <= params.card_bytes, params.device),
+        fit=parts.pop("fit") or fit_of(params, highest.bytes),
         allocator_reason=_allocator_reason(params, predicted),
         **chosen.said.fields(),
         device=params.device,
         fault=chosen.fault,
         **parts,
     )
+
+
+def fit_of(params: Params, peak_bytes: int, **more: Any) -> Fit:
+    """Does a peak fit on the card?"""
+    return Fit(params.card_bytes, peak_bytes, peak_bytes <= params.card_bytes, params.device, **more)
 
 
 def _unseen_bytes(table: Timeline, allocator: Allocator | None) -> int | None:
@@ -97,20 +104,38 @@ def _unseen_bytes(table: Timeline, allocator: Allocator | None) -> int | None:
 def nothing(params: Params, error: SubjectError) -> Result:
     """The result of a program that leaves nothing to train."""
     none: dict[str, int] = dict.fromkeys(CATEGORIES, 0)
-    reason = "There was nothing to run."
+    highest = Peak(0, -1, 0, "", "", "", 0, none, ())
+    return replace(_bare_result(params, highest, "There was nothing to run.", error), complete=True)
+
+
+def first_answer(params: Params, found: Extrapolation) -> Result:
+    """What is known of a deep model before all of its blocks have been predicted."""
+    highest = Peak(found.peak_bytes, -1, 0, "", found.phase, "", found.step, found.categories, ())
+    early = _bare_result(params, highest, "The prediction of all blocks is not there yet.", None)
+    return replace(
+        early, predicted=True, parameters=found.parameters, phase_peaks=found.phase_peaks, extrapolation=found
+    )
+
+
+def _bare_result(params: Params, highest: Peak, reason: str, error: SubjectError | None) -> Result:
+    """Without a timeline."""
+    none: dict[str, int] = dict.fromkeys(CATEGORIES, 0)
     return Result(
         timeline=Timeline(*([()] * (6 + len(CATEGORIES)))),
         lives=Lives(*([()] * 5)),
         storages=Storages(*([()] * 7)),
-        peak=Peak(0, -1, 0, "", "", "", 0, none, ()),
+        peak=highest,
         start=none,
         end=none,
-        fit=Fit(params.card_bytes, 0, True, params.device),
-        **error.ran.said.fields(),
+        fit=fit_of(params, highest.bytes),
+        **(error.ran.said if error else SILENT).fields(),
         device=params.device,
-        fault=error.fault,
+        fault=error.fault if error else None,
         predicted=params.predict,
-        **dict.fromkeys(("phase_peaks", "step_ends", "runs", "changes", "saved", "dtypes", "kept"), ()),
+        **dict.fromkeys(
+            ("phase_peaks", "step_ends", "runs", "changes", "saved", "dtypes", "kept", "skipped", "allocator_models"),
+            (),
+        ),
         **dict.fromkeys(
             (
                 "operations",
@@ -126,10 +151,22 @@ def nothing(params: Params, error: SubjectError) -> Result:
         ),
         **dict.fromkeys(("unseen_reason", "step_s_reason", "prediction_reason", "allocator_reason"), reason),
         **dict.fromkeys(
-            ("unseen_bytes", "bare_peak_bytes", "step_s", "tracked_step_s", "prediction", "oom", "allocator"), None
+            (
+                "unseen_bytes",
+                "bare_peak_bytes",
+                "step_s",
+                "tracked_step_s",
+                "prediction",
+                "extrapolation",
+                "oom",
+                "allocator",
+                "message",
+            ),
+            None,
         ),
         saved_bytes=0,
         predicted_reason="",
+        complete=False,
     )
 
 

@@ -119,6 +119,9 @@ def _fit(result: Result) -> Iterator[Finding]:
     if fit.fits:
         yield Finding(level="fact", title="It fits on the card", text=caveat, evidence=evidence)
         return
+    if not result.changes:
+        yield Finding(level="warning", title="It does not fit on the card", text=caveat, evidence=evidence)
+        return
     fitting = [c for c in result.changes if c.fits]
     helps = min(fitting, key=lambda c: (_trains_otherwise(c), len(c.knobs), c.peak_bytes), default=None)
     if helps is None:
@@ -142,6 +145,62 @@ def _fit(result: Result) -> Iterator[Finding]:
         repair=helps.title,
         change=helps.knobs,
     )
+
+
+def _largest_batch(result: Result) -> Iterator[Finding]:
+    found = result.fit.largest
+    if found and found.batch and found.peak_bytes and found.next_peak_bytes:
+        text = (
+            f"Predicted {len(found.tried)} times. With {found.batch:,} samples the peak is {bytes_text(found.peak_bytes)}, "
+            f"with one more {bytes_text(found.next_peak_bytes)}."
+        )
+        evidence = {"card_bytes": result.fit.card_bytes, "peak with it_bytes": found.peak_bytes}
+        change = {} if result.fit.fits else {"batch": found.batch}
+        yield Finding(
+            level="fact",
+            title=f"The largest batch that fits is {found.batch:,}",
+            text=text,
+            evidence=evidence,
+            change=change,
+        )
+
+
+def _sharding(result: Result) -> Iterator[Finding]:
+    helps = next((shard for shard in result.fit.shards if shard.fits), None)
+    if helps and not result.fit.fits and not any(change.fits for change in result.changes) and result.complete:
+        text = (
+            f"By formula: ZeRO stage {helps.stage} over {helps.ranks} ranks leaves {bytes_text(helps.peak_bytes)} on each, and "
+            f"each sends {bytes_text(helps.sent_bytes)} in a step."
+        )
+        evidence = {"peak of a rank_bytes": helps.peak_bytes, "sent in a step_bytes": helps.sent_bytes}
+        yield Finding(level="fact", title=f"Sharded over {helps.ranks} ranks it fits", text=text, evidence=evidence)
+
+
+def _message(result: Result) -> Iterator[Finding]:
+    if result.message:
+        evidence = {f"{number.name}_bytes": number.bytes for number in result.message.numbers}
+        yield Finding(
+            level="warning",
+            title="What the message says",
+            text=result.message.verdict,
+            evidence=evidence,
+            repair=result.message.repair,
+        )
+
+
+def _fragmentation(result: Result) -> Iterator[Finding]:
+    fixed = next((m for m in result.allocator_models if not m.expandable), None)
+    if (
+        fixed
+        and fixed.failed_free_bytes >= fixed.failed_request_bytes > 0
+        and result.fit.card_bytes < fixed.needed_bytes
+    ):
+        text = (
+            f"In the model of CUDA's allocator the card fails although {bytes_text(fixed.failed_free_bytes)} are in no block when "
+            f"{bytes_text(fixed.failed_request_bytes)} are asked for."
+        )
+        evidence = {"requested at most_bytes": fixed.requested_peak_bytes, "smallest device_bytes": fixed.needed_bytes}
+        yield Finding(level="surprise", title="It would fail with enough memory free", text=text, evidence=evidence)
 
 
 def _mixed_precision(result: Result) -> Iterator[Finding]:
@@ -314,7 +373,10 @@ _LOOKS: tuple[Callable[[Result], Iterator[Finding]], ...] = (
     _checkpoint_fault,
     _why_predicted,
     _unseen_by_prediction,
+    _message,
     _fit,
+    _largest_batch,
+    _sharding,
     _without_gradient,
     _changed_by_the_instrument,
     *KEPT,
@@ -327,5 +389,6 @@ _LOOKS: tuple[Callable[[Result], Iterator[Finding]], ...] = (
     *SECOND_STEP,
     _peak,
     _first_change,
+    _fragmentation,
     _unseen,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.contract import Lesson
-from lab.experiments.memory_timeline.answers import C1, C2, C3, C4, C5, C6
+from lab.experiments.memory_timeline.answers import C1, C2, C3, C4, C5, C6, C7
 from lab.experiments.memory_timeline.readings import (
     against,
     alive_under_cap,
@@ -12,6 +12,7 @@ from lab.experiments.memory_timeline.readings import (
     lowest,
     peak_bytes,
     peak_phase,
+    unallocated_bytes,
 )
 from lab.experiments.memory_timeline.schema import GIB, Params, Result
 
@@ -44,6 +45,23 @@ def _who_trains(result: Result) -> str:
     return "only the head" if result.without_gradient else "all of it"
 
 
+def _cause(result: Result) -> str:
+    """What stopped the request, by the numbers of its message."""
+    assert result.message is not None
+    numbers = {number.name: number.bytes for number in result.message.numbers}
+    if numbers["reserved and not allocated"] >= numbers["asked for"]:
+        return "free memory in pieces"
+    return (
+        "other processes" if numbers["neither free nor PyTorch's"] > numbers["allocated by PyTorch"] else "live tensors"
+    )
+
+
+_MESSAGE = (
+    "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 23.64 GiB of which 1.12 GiB is free. "
+    "Including non-PyTorch memory, this process has 22.52 GiB memory in use. Of the allocated memory 18.30 GiB is allocated by "
+    "PyTorch, and 3.75 GiB is reserved by PyTorch but unallocated."
+)
+"""In the words of torch, numbers made up."""
 _CATEGORIES = {
     "saved activations": "They grow with batch and sequence and can be most of it; here something else is larger.",
     "parameters": "They are counted once; Adam keeps two more numbers for each.",
@@ -188,6 +206,30 @@ lessons: tuple[Lesson, ...] = (
         question="A card with 16 MB. Which part of the step asks for the memory that is not there?",
         choices=_PHASES, answer=_phase_of_failure, evidence=alive_under_cap,
         evidence_name="bytes alive at the failing request", **C6,
+    ),
+    Lesson(
+        row="C6", title="ResNet-50 on a 16 GiB card",
+        params=Params(
+            known_model="resnet-50", batch=256, optimizer="momentum", steps=1, predict=True, card_bytes=16 * GIB
+        ),
+        question="ResNet-50, fp32, 256 images of 224 × 224, SGD with momentum. Does a step fit?",
+        choices={
+            "yes, as it is": "Its 25.6 million parameters are little; what 53 convolutions save for 256 images is not.",
+            "no, but a change makes it fit": "Activations are nearly all of it, and they shrink with the batch.",
+            "no, and nothing helps": "That would be so if parameters, gradients and state alone were too much.",
+        },
+        answer=_fits, evidence=peak_bytes, evidence_name="peak in bytes", **C6,
+    ),
+    Lesson(
+        row="C7", title="out of memory with memory free",
+        params=Params(model="mlp", layers=1, width=32, batch=4, optimizer="sgd", steps=1, peak_only=True, message=_MESSAGE),
+        question="2.50 GiB were asked for, 1.12 GiB are free on the device, 3.75 GiB are reserved and unallocated. What stopped it?",
+        choices={
+            "live tensors": "They are most of the device, but what PyTorch holds in reserve is larger than the request.",
+            "free memory in pieces": "What is reserved and unallocated would have to be smaller than the request.",
+            "other processes": "They and the context hold what is neither free nor PyTorch's: a small rest here.",
+        },
+        answer=_cause, evidence=unallocated_bytes, evidence_name="reserved and unallocated, in bytes", **C7,
     ),
     Lesson(
         row="C6", title="1.3 billion parameters on a 24 GiB card",

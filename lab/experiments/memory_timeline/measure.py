@@ -1,25 +1,35 @@
 """Track the chosen setting, set others beside it, predict it, run it out of memory. Times come from separate runs.
 
 NOTE In which order, and why.
-1. The prediction comes first: it costs nothing in memory, and says whether the real run may be done here at all.
-2. Time and memory are never measured in the same run; the settings take turns under the clock. The bare run beside which the track is held is a third.
-3. Other settings and changes are measured like the chosen one while that is quick; else changes are predicted.
-4. The capped run is the same training again, stopped at the first request beyond the cap. The cap counts what the
+1. What is shown first is ready first: a small training of the lab's own runs at once, anything else is predicted before,
+   since only the prediction says whether it may be run here. A deep model of equal blocks is first predicted from few of them.
+2. Whatever is finished is handed over: the timeline, then settings beside it, then times, then changes.
+3. Time and memory are never measured in the same run; the settings take turns under the clock. The bare run beside which the track is held is a third.
+4. Everything after the timeline is priced by the runs before it, and skipped, with the reason, when it does not fit the time.
+5. Other settings and changes are measured like the chosen one while that is quick; else changes are predicted.
+6. The capped run is the same training again, stopped at the first request beyond the cap. The cap counts what the
    dispatcher sees, so a real card fails a little earlier: it also holds workspaces, rounding and a context.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 
 from lab.contract import NotAvailableError, Report
 from lab.experiments.memory_timeline import assemble
 from lab.experiments.memory_timeline.clock import step_seconds
+from lab.experiments.memory_timeline.depth import extrapolated
+from lab.experiments.memory_timeline.fitting import largest_batch, shards
+from lab.experiments.memory_timeline.oom_message import taken_apart
+from lab.experiments.memory_timeline.price import Price, priced
+from lab.experiments.memory_timeline.rulers import allocator_models
 from lab.experiments.memory_timeline.schema import Params, Result
-from lab.experiments.memory_timeline.settings import changes, compared
+from lab.experiments.memory_timeline.settings import Setting, changes, compared, forward_only
 from lab.experiments.memory_timeline.subject import SubjectError
 from lab.experiments.memory_timeline.tracking import (
     Tracked,
@@ -30,8 +40,9 @@ from lab.experiments.memory_timeline.tracking import (
 )
 from lab.instruments.memory import allocator as memory_allocator
 from lab.instruments.memory.self_check import prediction_missing, require_working
-from lab.records.memory import Allocator, Change, Prediction, Run, Seconds
+from lab.records.memory import OOM, Allocator, Change, Prediction, Run, Seconds, Skipped
 from lab.torch_private import missing, require
+from lab.workloads import known_models, models
 
 NEEDED = (
     *("saved tensors", "versions", "node records", "checkpoint markers", "storages", "mode stacks", "dispatch modes"),
@@ -42,6 +53,8 @@ REAL_BYTES = {"cpu": 2 << 30}
 """A real run may have this peak; the rest is predicted. On a GPU what is free on it."""
 REAL_FLOPS = 4e11
 """And about this much work a step: some ten seconds on one core."""
+OWN_S, LAB_S = 24.0, 45.0
+"""A run that goes on beyond the timeline may take so long: a visitor's program is stopped at 40 s."""
 QUICK_S = 1.0
 """Up to this long a tracked run may take, for every change to be measured and not predicted."""
 
@@ -52,6 +65,7 @@ def run(params: Params, report: Report) -> Result:
         raise ValueError("device = cuda: this host has no CUDA device, and predictions for CUDA need one. Use cpu.")
     require(*NEEDED)
     require_working()
+    params = params.resolved()
     with steady_collector():
         try:
             return _Measurement(params, report).result()
@@ -68,63 +82,145 @@ class _Measurement:
         self.kept: dict[Params, Tracked] = {}
         self.times: dict[Params, Seconds] = {}
         self.time_reason = ""
+        self.price = Price(OWN_S if params.model == "own" else LAB_S)
+        self.parts: dict[str, Any] = dict.fromkeys(
+            ("prediction", "bare_peak_bytes", "oom", "allocator", "extrapolation", "fit")
+        )
+        self.parts["message"] = taken_apart(params.message) if params.message else None
+        self.parts |= dict.fromkeys(("runs", "changes", "allocator_models"), ()) | dict.fromkeys(
+            ("prediction_reason", "unseen_reason"), ""
+        )
 
     def result(self) -> Result:
-        params, report = self.params, self.report
-        report(0.0, "predicting on tensors without data")
-        prediction, reason = self._predict()
+        """The whole; what is ready before is handed over."""
+        prediction = None if surely_small(self.params) else self._predicted_first()
+        chosen = self._chosen(prediction)
+        self._hand_over(0.15, "the timeline is there", chosen)
+        if prediction is None and not chosen.fault and self.price.affords("the prediction", 3 * chosen.seconds):
+            prediction = self._predict()
+        if prediction:
+            self.parts["prediction"] = assemble.prediction(prediction, None if self.predicted else chosen)
+        self.parts["bare_peak_bytes"], self.parts["unseen_reason"] = self._bare(chosen)
+        if not chosen.fault:
+            self.parts["allocator_models"] = allocator_models(prediction or chosen)
+            if self.params.peak_only:
+                self.price.skipped += [
+                    Skipped(name, "Only the peak was asked for.") for name in ("settings beside it", OOM)
+                ]
+            else:
+                self._beside(chosen, prediction)
+                self._fit(chosen)
+        self.report(0.98, "reading")
+        return replace(self._so_far(chosen), complete=True)
+
+    def _predicted_first(self) -> Tracked | None:
+        """The prediction; for a deep model after a first answer from few blocks."""
+        if not prediction_missing():
+            self.report(0.0, "predicting a few blocks")
+            found = extrapolated(self.params)
+            self.parts["extrapolation"] = found
+            if found:
+                self.report(0.02, "predicting all blocks", assemble.first_answer(self.params, found))
+        return self._predict()
+
+    def _chosen(self, prediction: Tracked | None) -> Tracked:
+        """The chosen setting, run or predicted."""
+        params = self.params
         if not self.predicted and prediction:
             self.predicted_reason = too_large(params, prediction)
             self.predicted = bool(self.predicted_reason)
-        report(0.1, "tracking the chosen setting")
-        allocator = self._allocator_starts()
-        chosen = prediction if self.predicted and prediction else track(params, fake=self.predicted)
-        self.kept[params] = chosen
-        allocator = self._allocator_stops(chosen) if allocator else None
-        bare_bytes, unseen_reason = self._bare(chosen)
-        if chosen.fault:
-            runs, tried, oom = (), (), None
+        self.report(0.1, "tracking the chosen setting")
+        if self.predicted:
+            chosen = prediction or track(params, fake=True)
         else:
-            runs = self._runs()
-            tried = self._changes(chosen, prediction)
-            report(0.92, "running out of memory")
-            cap = params.cap_bytes or int(0.9 * max(chosen.seen))
-            oom = run_out_of_memory(params, cap, fake=self.predicted)
-        report(0.98, "reading")
+            counted = params.device == "cuda"
+            if counted:
+                memory_allocator.start()
+            with self.price.paid(params, fake=False):
+                chosen = track(params, fake=False)
+            self.parts["allocator"] = self._allocator_stops(chosen) if counted else None
+        self.kept[params] = chosen
+        if found := self.parts["extrapolation"]:
+            same = None if not self.predicted else found.peak_bytes == chosen.peak_bytes
+            self.parts["extrapolation"] = replace(found, confirmed=same)
+        return chosen
+
+    def _beside(self, chosen: Tracked, prediction: Tracked | None) -> None:
+        """Settings, times, changes and the capped run, each as far as the time allows."""
+        fake = self.predicted
+        settings = self._settings()
+        self.parts["runs"] = self._rows(settings)
+        self._hand_over(0.5, "single steps of all settings, in turns", chosen)
+        if not fake:
+            self._clock([params for params in settings.values() if not self.kept[params].fault])
+            self.parts["runs"] = self._rows(settings)
+            self._hand_over(0.65, "trying changes", chosen)
+        self.parts["changes"] = self._changes(chosen, prediction)
+        self.report(0.92, "running out of memory")
+        cap = self.params.cap_bytes or int(0.9 * max(chosen.seen))
+        if self.price.affords(OOM, self.price.of(self.params, fake)):
+            self.parts["oom"] = run_out_of_memory(self.params, cap, fake=fake)
+
+    def _fit(self, chosen: Tracked) -> None:
+        """The largest batch by predictions, and ranks by formula."""
+        params, peak_bytes = self.params, max(chosen.seen)
+        training = not forward_only(params)
+        more: dict[str, Any] = {"shards": shards(params, chosen) if training else ()}
+        if params.model == "own":
+            more["largest_reason"] = "The batch is made by the program: change it there."
+        elif prediction_missing():
+            more["largest_reason"] = prediction_missing()
+        else:
+            self._hand_over(0.94, "looking for the largest batch", chosen)
+            started = time.monotonic()
+
+            def goes_on(tries: int) -> bool:
+                each = (time.monotonic() - started) / (tries - 1) if tries > 1 else self.price.of(params, fake=True)
+                self.report(0.94 + 0.003 * tries, "looking for the largest batch")
+                return self.price.affords("the largest batch", each)
+
+            more["largest"] = largest_batch(params, peak_bytes, goes_on)
+            if more["largest"] is None:
+                more["largest_reason"] = "It did not fit the time."
+        self.parts["fit"] = assemble.fit_of(params, chosen.peak_bytes, **more)
+
+    def _hand_over(self, fraction: float, line: str, chosen: Tracked) -> None:
+        self.report(fraction, line, self._so_far(chosen))
+
+    def _so_far(self, chosen: Tracked) -> Result:
         return assemble.result(
-            params,
+            self.params,
             chosen,
             predicted=self.predicted,
             predicted_reason=self.predicted_reason,
-            prediction=assemble.prediction(prediction, None if self.predicted else chosen) if prediction else None,
-            prediction_reason=reason,
-            runs=runs,
-            changes=tried,
-            bare_peak_bytes=bare_bytes,
-            unseen_reason=unseen_reason,
-            step_s=self.times.get(params),
+            step_s=self.times.get(self.params),
             time_reason=self.time_reason,
-            oom=oom,
-            allocator=allocator,
+            skipped=tuple(self.price.skipped),
+            complete=False,
+            **self.parts,
         )
 
-    def _predict(self) -> tuple[Tracked | None, str]:
-        """The same training on fake tensors; None with the reason where a program needs values."""
+    def _predict(self) -> Tracked | None:
+        """The same training on fake tensors; None, and the reason noted, where a program needs values."""
         if why := prediction_missing():
             if self.params.predict:
                 raise NotAvailableError(why)
-            return None, why
+            self.parts["prediction_reason"] = why
+            return None
+        self.report(0.16 if self.kept else 0.05, "predicting on tensors without data")
         try:
-            found = track(self.params, fake=True)
+            with self.price.paid(self.params, fake=True):
+                found = track(self.params, fake=True)
         except SubjectError as error:
             if self.params.predict:
                 raise
             fault = error.fault
         else:
             if found.fault is None or self.params.predict:
-                return found, ""
+                return found
             fault = found.fault
-        return None, f"{fault.type}: {fault.explanation or fault.message}"[:300]
+        self.parts["prediction_reason"] = f"{fault.type}: {fault.explanation or fault.message}"[:300]
+        return None
 
     def _bare(self, chosen: Tracked) -> tuple[int | None, str]:
         """Peak of the run without the track, or why it was not measured."""
@@ -136,6 +232,8 @@ class _Measurement:
             return None, "The run ended early."
         if why := missing("allocation events"):
             return None, why
+        if not self.price.affords("the run without the instrument", chosen.seconds):
+            return None, self.price.skipped[-1].reason
         self.report(0.2, "once more without the instrument, under the allocator's eyes")
         try:
             return bare_peak_bytes(self.params), ""
@@ -144,25 +242,25 @@ class _Measurement:
                 raise
             return None, f"A second run failed: {type(error).__name__}: {error}"[:300]
 
-    def _tracked(self, params: Params, fake: bool) -> Tracked | None:
-        """None when a program's model cannot be trained in this way, such as a batch of 3 in 4 parts."""
-        if params not in self.kept:
+    def _tracked(self, params: Params, fake: bool, name: str) -> Tracked | None:
+        """None when it does not fit the time, or a program cannot be trained in this way, such as a batch of 3 in 4 parts."""
+        if params not in self.kept and self.price.affords(name, self.price.of(params, fake)):
             try:
-                self.kept[params] = track(params, fake=fake)
+                with self.price.paid(params, fake):
+                    self.kept[params] = track(params, fake=fake)
             except SubjectError:
                 return None
-        return self.kept[params]
+        return self.kept.get(params)
 
-    def _runs(self) -> tuple[Run, ...]:
-        """Memory of every setting, then the time of those that ran."""
+    def _settings(self) -> dict[Setting, Params]:
+        """What is set beside the chosen one, as far as it could be tracked."""
         settings = {setting: setting.of(self.params) for setting in compared(self.params)}
         for number, (setting, params) in enumerate(settings.items()):
             self.report(0.25 + 0.25 * number / len(settings), f"{setting.name}: memory")
-            self._tracked(params, self.predicted)
-        settings = {setting: params for setting, params in settings.items() if params in self.kept}
-        if not self.predicted:
-            self.report(0.5, "single steps of all settings, in turns")
-            self._clock([params for params in settings.values() if not self.kept[params].fault])
+            self._tracked(params, self.predicted, setting.name)
+        return {setting: params for setting, params in settings.items() if params in self.kept}
+
+    def _rows(self, settings: Mapping[Setting, Params]) -> tuple[Run, ...]:
         return tuple(
             assemble.run_row(setting, self.kept[params], params == self.params, self.predicted, self.times.get(params))
             for setting, params in settings.items()
@@ -170,6 +268,10 @@ class _Measurement:
 
     def _clock(self, settings: list[Params]) -> None:
         """In turns while they all fit in memory together, else one after the other."""
+        seconds = 4 * sum(self.kept[params].seconds / params.steps for params in settings)  # one to warm up, 3 or more
+        if not self.price.affords("the times of single steps", seconds):
+            self.time_reason = self.price.skipped[-1].reason
+            return
         together = sum(self.kept[params].peak_bytes for params in settings) <= REAL_BYTES["cpu"]
         for group in [settings] if together else [[params] for params in settings]:
             try:
@@ -185,21 +287,13 @@ class _Measurement:
         if fake and prediction_missing():
             return ()
         found, settings = [], changes(self.params)
-        deadline = time.monotonic() + 20
         for number, setting in enumerate(settings):
-            if time.monotonic() > deadline:
-                break
             self.report(0.65 + 0.25 * number / len(settings), f"what if: {setting.name}")
-            tracked = self._tracked(setting.of(self.params), fake)
+            tracked = self._tracked(setting.of(self.params), fake, setting.name)
             if tracked and not tracked.fault:
                 found.append(assemble.change(setting, tracked, against, self.params.card_bytes, measured=not fake))
+        found = priced(self.params, found, self.price)
         return tuple(sorted(found, key=lambda change: -change.saving_bytes))
-
-    def _allocator_starts(self) -> bool:
-        if self.params.device != "cuda" or self.predicted:
-            return False
-        memory_allocator.start()
-        return True
 
     def _allocator_stops(self, chosen: Tracked) -> Allocator:
         read = memory_allocator.stop()
@@ -212,13 +306,28 @@ def too_large(params: Params, prediction: Tracked) -> str:
     limit = REAL_BYTES["cpu"] if params.device == "cpu" else torch.cuda.mem_get_info()[0]
     if prediction.peak_bytes > limit:
         return f"The run would need {prediction.peak_bytes:,} B; runs up to {limit:,} B are done here, larger ones are predicted."
-    tokens = params.batch * (params.seq if params.model in ("gpt", "lstm") else 1024 if params.model == "cnn" else 1)
-    flops = 6 * prediction.parameters * tokens
+    flops = 6 * prediction.parameters * params.batch * uses_of_a_weight(params)
     if params.model != "own" and params.device == "cpu" and flops > REAL_FLOPS:
         return (
             f"A step would take about {flops:.0e} operations; up to {REAL_FLOPS:.0e} are done here, more is predicted."
         )
     return ""
+
+
+def uses_of_a_weight(params: Params) -> int:
+    """How often one sample uses a weight, about: its tokens, patches or pixels."""
+    whole = {"cnn": models.IMAGE**2, "vit": (known_models.PICTURE // known_models.PATCH) ** 2, "resnet50": 160}
+    return params.seq if params.model in ("gpt", "lstm", "llama") else whole.get(params.model, 1)
+
+
+def surely_small(params: Params) -> bool:
+    """A training of the lab's own that may be run without asking a prediction: its weights and activations are few."""
+    if params.predict or params.model not in ("mlp", "cnn", "gpt", "lstm") or params.device != "cpu":
+        return False
+    vocabulary = 2 * params.vocabulary * params.width if params.model == "gpt" else 0
+    weights = 12 * params.layers * params.width**2 + vocabulary
+    numbers = 40 * params.width * params.layers * params.batch * uses_of_a_weight(params)
+    return 16 * weights + 4 * numbers < REAL_BYTES["cpu"] / 8 and 6 * weights * numbers / params.width < REAL_FLOPS
 
 
 def prediction_of(params: Params) -> Prediction:

@@ -31,6 +31,12 @@ def growth_bytes(result: Result) -> float:
     return float(result.step_ends[-1] - result.step_ends[-2])
 
 
+def unallocated_bytes(result: Result) -> float:
+    """Reserved by PyTorch and not allocated, as the pasted message says."""
+    assert result.message is not None
+    return float(next(n.bytes for n in result.message.numbers if n.name == "reserved and not allocated"))
+
+
 def alive_under_cap(result: Result) -> float:
     """Most that was alive while everything still fitted under the cap."""
     assert result.oom is not None

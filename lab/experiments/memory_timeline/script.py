@@ -6,11 +6,11 @@ request or after a step, another device) a dispatch mode does.
 
 from __future__ import annotations
 
-import inspect
-
+from lab.experiments.memory_timeline.program_text import program_text
 from lab.experiments.memory_timeline.schema import Params
 from lab.experiments.memory_timeline.settings import forward_only
-from lab.workloads import models
+from lab.workloads.optimizers import implementation, optimizer_source
+from lab.workloads.precision import autocast_source
 
 _HEAD = '''"""What is alive while a model trains, in bytes."""
 
@@ -143,6 +143,7 @@ for block in blocks.children():
 
 def script(params: Params) -> str:
     """Prints the headline number last: the peak; with a leak what the last step left behind; under a cap what was alive."""
+    params = params.resolved()
     by_step = params.leak != "none" and params.steps > 1
     needs_mode = params.predict or params.cap_bytes or by_step or params.device != "cpu"
     parts = [
@@ -159,32 +160,18 @@ def script(params: Params) -> str:
             "from torch._subclasses.fake_tensor import FakeTensorMode\n\nFakeTensorMode().__enter__()  # shapes without data\n"
         )
     parts.append(_own(params) if params.model == "own" else _built(params))
-    return "".join(parts) + _setup(params) + _loop(params) + _report(params)
+    return "".join(parts) + _setup(params) + _loop(params) + _report(params) + _message(params)
 
 
 def _built(params: Params) -> str:
-    kinds = {"mlp": [models.MLP], "cnn": [models.CNN], "gpt": [models.GPTBlock, models.GPT], "lstm": [models.LSTM]}
-    constants = "".join(
-        f"{name} = {getattr(models, name)}\n" for name in ("VOCABULARY", "CLASSES", "HEAD_WIDTH", "IMAGE")
-    )
-    classes = "\n\n".join(inspect.getsource(kind) for kind in (models.Blocks, *kinds[params.model]))
-    size = f"{params.layers}, {params.width}"
-    lines = {
-        "mlp": [f"model = MLP({size})", f"x, y = torch.randn({params.batch}, {params.width}), "],
-        "cnn": [f"model = CNN({size})", f"x, y = torch.randn({params.batch}, 3, IMAGE, IMAGE), "],
-        "lstm": [f"model = LSTM({size})", f"x, y = torch.randn({params.batch}, {params.seq}, {params.width}), "],
-    }
-    if params.model == "gpt":
-        made = f"ids = torch.randint(VOCABULARY, ({params.batch}, {params.seq + 1}))\nmodel = GPT({size}, {params.seq})\nx, y = ids[:, :-1], ids[:, 1:]\n"
-        rule = "F.cross_entropy(model(x).flatten(0, 1), y.flatten())"
-    else:
-        made = "\n".join(lines[params.model]) + f"torch.randint(CLASSES, ({params.batch},))\n"
-        rule = "F.cross_entropy(model(x), y)"
+    classes, made, rule = program_text(params)
     if params.checkpoint != "none" and params.model != "lstm":
-        every = params.layers if params.checkpoint == "all" else min(params.every, params.layers)
-        made += f"model.blocks.every, model.blocks.reentrant = {every}, {params.reentrant}\n"
+        made += (
+            f"every = len(model.blocks) if {params.checkpoint == 'all'} else min({params.every}, len(model.blocks))\n"
+        )
+        made += f"model.blocks.every, model.blocks.reentrant = every, {params.reentrant}\n"
     loss = f"\n\ndef loss_of(model, batch):\n    x, y = batch\n    return {rule}\n"
-    return f"{constants}\n\n{classes}\n\n{made}batch = (x, y)\n{loss}"
+    return f"{classes}\n\n{made}batch = (x, y)\n{loss}"
 
 
 def _own(params: Params) -> str:
@@ -193,15 +180,8 @@ def _own(params: Params) -> str:
 
 
 def _setup(params: Params) -> str:
-    how = f"foreach={params.optimizer_impl == 'foreach'}, fused={params.optimizer_impl == 'fused'}"
-    kind = {
-        "sgd": f"SGD(model.parameters(), lr=1e-3, {how})",
-        "momentum": f"SGD(model.parameters(), lr=1e-3, momentum=0.9, {how})",
-        "adam": f"Adam(model.parameters(), lr=1e-4, {how})",
-        "adamw": f"AdamW(model.parameters(), lr=1e-4, {how})",
-    }[params.optimizer]
-    dtype = {"bf16_autocast": "torch.bfloat16", "fp16_autocast": "torch.float16"}.get(params.precision)
-    cast = f"torch.autocast(DEVICE, {dtype})" if dtype else "contextlib.nullcontext()"
+    kind = optimizer_source(params.optimizer, "model.parameters()", **implementation(params.optimizer_impl))
+    cast = autocast_source("DEVICE", params.precision, "contextlib.nullcontext()")
     micro = f"[tuple(parts) for parts in zip(*(t.tensor_split({params.accumulate}) for t in batch))]"
     tensors = "*batch"
     if params.model == "own":
@@ -210,7 +190,7 @@ def _setup(params: Params) -> str:
     cap = f"cap={params.cap_bytes}" if params.cap_bytes else ""
     scaled = params.precision == "fp16_autocast" and params.mode == "train"
     return (
-        f"optimizer = torch.optim.{kind}\n"
+        f"optimizer = {kind}\n"
         f"scaler = torch.amp.GradScaler(DEVICE, enabled={scaled})\n"
         f"micro = {micro}\n"
         f"track, losses, loss, ends = Track({cap}), [], None, []\n"
@@ -270,3 +250,18 @@ def _report(params: Params) -> str:
 
 def _indent(lines: list[str]) -> list[str]:
     return [f"    {line}" for line in lines]
+
+
+_MESSAGE_PARSER = r"""
+import re
+
+print("reserved by PyTorch and not allocated, in bytes:")
+size = r"([\d.]+) ?(bytes|KiB|MiB|GiB|TiB)"
+unit = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+found = re.search(size + " is reserved by PyTorch but unallocated", MESSAGE)
+print(round(float(found[1]) * unit[found[2]]) if found else "not in this message")
+"""
+
+
+def _message(params: Params) -> str:
+    return f"MESSAGE = {params.message!r}\n{_MESSAGE_PARSER}" if params.message else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,9 +16,10 @@ from lab.program import run as program
 from lab.program.explain import explain_fault
 from lab.program.own_model import OwnModelError, own_model
 from lab.program.trained import model_of
-from lab.workloads import models
-from lab.workloads.checkpointing import under_checkpoint
-from lab.workloads.training_step import Loss, Recipe, Task, Training
+from lab.torch_private import FakeMode
+from lab.workloads import known_models, models
+from lab.workloads.checkpointing import are_equal, repeated_blocks, under_checkpoint
+from lab.workloads.training_step import Loss, MicroBatches, Recipe, Training
 
 
 @dataclass
@@ -40,18 +41,22 @@ class SubjectError(Exception):
         self.fault, self.ran = fault, ran
 
 
-def build(params: Params) -> Subject:
-    """Build on the default device, under ``program.torch_defaults``. Raises SubjectError."""
+def build(params: Params, blocks: int | None = None) -> Subject:
+    """Build on the default device, under ``program.torch_defaults``, with only so many ``blocks``. Raises SubjectError."""
     if params.precision == "bf16":  # parameters and data are made in it: a fake LSTM cannot be cast afterwards
         torch.set_default_dtype(torch.bfloat16)
     if params.model == "own":
-        return _own(params)
-    made = models.build(params.model, layers=params.layers, width=params.width, batch=params.batch, seq=params.seq)
+        return _own(params, blocks)
+    if blocks:
+        params = replace(params, layers=blocks)
+    kinds = models if params.model in ("mlp", "cnn", "gpt", "lstm") else known_models
+    sizes = {"layers": params.layers, "width": params.width, "batch": params.batch, "seq": params.seq}
+    made = kinds.build(params.model, **sizes, language=params.language)
     (x,), model = made.inputs, made.model
     model, segments = _checkpointed(model, params)
     parts = zip(x.tensor_split(params.accumulate), made.target.tensor_split(params.accumulate), strict=True)
     losses: list[Loss] = [lambda x=x, y=y: made.criterion(model(x), y) for x, y in parts]
-    task = Task(model, {"x": x, "target": made.target}, losses)
+    task = MicroBatches(model, {"x": x, "target": made.target}, losses)
     return Subject(Training(task, recipe(params)), segments)
 
 
@@ -61,19 +66,31 @@ def recipe(params: Params) -> Recipe:
     return Recipe(**{name: getattr(params, name) for name in names})
 
 
-def _own(params: Params) -> Subject:
+def block_count(params: Params) -> int:
+    """How many equal blocks the model has; 0 where it has none, or they differ. Raises SubjectError."""
+    if params.model != "own":
+        return params.layers if params.model in ("gpt", "llama", "vit", "mlp", "cnn") else 0
+    with program.torch_defaults(params.seed, params.device), FakeMode():
+        made = _own(params, None).training.task.model
+        blocks = repeated_blocks(made)
+        return len(list(blocks.children())) if blocks is not None and are_equal(blocks) else 0
+
+
+def _own(params: Params, blocks: int | None) -> Subject:
     ran = program.run_typed(params, share=0.5)
     if ran.ended:
         raise SubjectError(explain_fault(ran.ended), ran)
     try:
-        return _own_training(params, ran)
+        return _own_training(params, ran, blocks)
     except Exception as error:  # noqa: BLE001 - classes of the program may raise anything when they are looked at
         raise SubjectError(explain_fault(error), ran) from None
 
 
-def _own_training(params: Params, ran: program.Ran) -> Subject:
+def _own_training(params: Params, ran: program.Ran, blocks: int | None) -> Subject:
     names = dict(ran.namespace)
     whole = model_of(ran)
+    if blocks and (chain := repeated_blocks(whole.model)) is not None:
+        del chain[blocks:]  # pyright: ignore[reportIndexIssue]
     model, segments = _checkpointed(whole.model, params)
     names["model"] = model
     if isinstance(names.get("loss"), (torch.Tensor, float)):  # what a training loop left over
@@ -86,7 +103,7 @@ def _own_training(params: Params, ran: program.Ran) -> Subject:
     else:
         losses = [own_model({**names, "batch": part}).loss for part in parts]
     inputs = {f"batch[{number}]": tensor for number, tensor in enumerate(_tensors(whole.batch))}
-    return Subject(Training(Task(model, inputs, losses), recipe(params)), segments, ran)
+    return Subject(Training(MicroBatches(model, inputs, losses), recipe(params)), segments, ran)
 
 
 def _checkpointed(model: nn.Module, params: Params) -> tuple[nn.Module, int]:

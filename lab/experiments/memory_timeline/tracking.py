@@ -111,10 +111,12 @@ def steady_collector() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _opened(params: Params, fake: bool, cap_bytes: int | None = None, for_allocator: bool = False) -> Iterator[_Opened]:
+def _opened(
+    params: Params, fake: bool, cap_bytes: int | None = None, for_allocator: bool = False, blocks: int | None = None
+) -> Iterator[_Opened]:
     """Build a training, and track what happens inside the block. For use under ``program.torch_defaults``."""
     with FakeMode() if fake else contextlib.nullcontext():
-        subject = build(params)
+        subject = build(params, blocks)
         task = subject.training.task
         book = MemoryTrack(
             {"": task.model},
@@ -129,14 +131,16 @@ def _opened(params: Params, fake: bool, cap_bytes: int | None = None, for_alloca
             yield _Opened(book, subject, params.steps - 1)
 
 
-def track(params: Params, *, fake: bool) -> Tracked:
+def track(params: Params, *, fake: bool, blocks: int | None = None) -> Tracked:
     """Build and train under the track, on the CPU also with the allocator's own events. Faults of a model are in ``fault``.
+
+    ``blocks``: only so many of its equal blocks, in a prediction.
 
     Raises SubjectError when there is nothing to train.
     """
     with program.torch_defaults(params.seed, params.device):
         if fake or params.device != "cpu" or missing("allocation events"):
-            trained = _trained(params, fake)
+            trained = _trained(params, fake, blocks=blocks)
             return _read(params, trained, seen_bytes(trained.opened.book, params.device))
         kept: list[_Trained] = []
         recording = memory_unseen.recorded(lambda: kept.append(_trained(params, fake, for_allocator=True)))
@@ -157,9 +161,12 @@ class _Trained:
     fault: Fault | None
 
 
-def _trained(params: Params, fake: bool, *, for_allocator: bool = False) -> _Trained:
+def _trained(params: Params, fake: bool, *, for_allocator: bool = False, blocks: int | None = None) -> _Trained:
     fault = None
-    with warnings.catch_warnings(record=True) as caught, _opened(params, fake, for_allocator=for_allocator) as opened:
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        _opened(params, fake, for_allocator=for_allocator, blocks=blocks) as opened,
+    ):
         warnings.simplefilter("always")
         started = time.perf_counter()
         try:

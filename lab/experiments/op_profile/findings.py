@@ -1,14 +1,21 @@
-"""What to notice in a profile, computed from the result."""
+"""What to notice in a profile, computed from the result. Times are those of the bare step; of a profile, shares are told."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from lab.contract import Finding, by_level
+from lab.contract import Finding
+from lab.experiments.op_profile.advice import advice
+from lab.experiments.op_profile.causes import copies, input_time, plain_convolution, python_time, tiny_operators
 from lab.experiments.op_profile.readings import (
     arithmetic_share,
+    backward_ratio,
     busy_share,
     first_ratio,
+    largest_part,
+    line_of,
+    part_share,
+    profiled_s,
     reading,
     short_name,
     totals_over_step,
@@ -20,10 +27,12 @@ MOST = 5
 
 
 def explain(result: Result) -> tuple[Finding, ...]:
-    """At most ``MOST`` things to notice: a trap that was tried, then the most important."""
-    looks = (_first_step, _busy_and_slow, _self_and_total, _largest, _optimizer, _overhead, _said)
-    found = [finding for look in looks for finding in look(result)]
-    return (*_trap(result), *by_level(found))[:MOST]
+    """At most ``MOST`` things to notice. Beside a trap the model is a stand-in, about which there is nothing to say."""
+    if result.trap is not None:
+        return tuple(_trap(result))
+    point = list(_LOOKS[result.point](result)) if result.point else []
+    others = [look for key, look in _LOOKS.items() if key != result.point and key not in _ONLY_AS_POINT]
+    return (*point, *(finding for look in others for finding in look(result)))[:MOST]
 
 
 def _trap(result: Result) -> Iterator[Finding]:
@@ -46,28 +55,82 @@ def _trap(result: Result) -> Iterator[Finding]:
     )
 
 
+def _busy(result: Result) -> Iterator[Finding]:
+    if result.busy:
+        kept = (
+            "" if result.verdict is None or result.verdict.withheld else " What the step is bound by holds in them all."
+        )
+        yield Finding(
+            level="warning",
+            title="This machine is busy",
+            text=f"{result.busy}{kept}",
+            evidence={"disturbed steps": sum(i.disturbed for i in result.iterations if i.kind == "bare")},
+            repair="Measure again when less is going on.",
+        )
+
+
+def _backward(result: Result) -> Iterator[Finding]:
+    ratio = backward_ratio(result)
+    if ratio == ratio and result.step:
+        yield Finding(
+            level="fact",
+            title=f"Backward takes {ratio:.1f} times as long as forward",
+            text=f"Forward is {part_share(result, 'forward_s'):.0%} of the step, backward {part_share(result, 'backward_s'):.0%}.",
+            evidence={"backward over forward": round(ratio, 2)},
+        )
+
+
+def _largest_part(result: Result) -> Iterator[Finding]:
+    if result.step is None:
+        return
+    part = largest_part(result)
+    yield Finding(
+        level="fact",
+        title=f"The longest part is {part.replace('_', ' ')}",
+        text=f"It is {part_share(result, f'{part}_s'):.0%} of the step.",
+        evidence={"share": round(part_share(result, f"{part}_s"), 3)},
+    )
+
+
 def _first_step(result: Result) -> Iterator[Finding]:
     ratio = first_ratio(result)
-    if not result.overhead or not ratio > 1.3:
+    if not result.overhead or not result.overhead.steady or not ratio > 1.3:
         return
-    first_s = next(i.total_s for i in result.iterations if i.kind == "first")
-    cause = (
-        "compiled the model"
-        if result.compile_s
-        else "created the optimizer's state, picked kernels and filled the allocator"
-    )
+    first = next(i for i in result.iterations if i.kind == "first")
     yield Finding(
         level="surprise",
         title=f"The first step took {ratio:.1f} times as long",
-        text=f"It {cause}: {seconds_text(first_s)} against {seconds_text(result.overhead.bare_s.median)} later. A fresh process pays more still.",
-        evidence={"first_s": first_s, "median later_s": result.overhead.bare_s.median},
+        text=f"{seconds_text(first.total_s)} against {seconds_text(result.overhead.bare_s.median)} later. {_first_cause(result)}"
+        "A fresh process pays more still.",
+        evidence={"first_s": first.total_s, "median later_s": result.overhead.bare_s.median},
         repair="Leave the first steps out of a measurement.",
     )
 
 
+def _first_cause(result: Result) -> str:
+    """The part in which most of the difference is, and what is known of it."""
+    first = next(i for i in result.iterations if i.kind == "first").parts
+    if result.compile_s:
+        return "It compiled the model. "
+    if first is None or result.step is None:
+        return ""
+    excess = {
+        part: getattr(first, f"{part}_s") - getattr(result.step, f"{part}_s")
+        for part in ("forward", "backward", "optimizer")
+    }
+    part = max(excess, key=lambda name: excess[name])
+    if excess[part] <= 0.3 * (first.total_s - result.step.total_s):
+        return ""
+    state = " created its state and" if part == "optimizer" and result.stateful else ""
+    if state:
+        return f"Most of the difference is in the optimizer, which{state} ran for the first time. "
+    return f"Most of the difference is in {'the optimizer' if part == 'optimizer' else part}. "
+
+
 def _busy_and_slow(result: Result) -> Iterator[Finding]:
     busy, reached = busy_share(result), arithmetic_share(result)
-    if not result.ceilings or not (busy > 0.6 and reached < 0.4):
+    works = result.verdict is not None and result.verdict.bound == "device" and not result.busy
+    if not result.ceilings or not works or not (busy > 0.6 and reached < 0.4):
         return
     what = "A kernel is running" if result.device_busy_s is not None else "An operator is running"
     yield Finding(
@@ -92,25 +155,29 @@ def _self_and_total(result: Result) -> Iterator[Finding]:
         if ours
     ]
     at = max(gaps)[1]
-    steps = result.profiled_steps
+    whole_s = profiled_s(result)
     yield Finding(
         level="fact",
         title=f"Totals add up to {ratio:.1f} times the step",
-        text=f"{short_name(calls.name[at])} has a total of {seconds_text(calls.total_s[at] / steps)} and {seconds_text(calls.self_s[at] / steps)} "
-        "in itself: the rest is in what it called, and counts again there. Only self times add up.",
-        evidence={"total_s": calls.total_s[at] / steps, "self_s": calls.self_s[at] / steps},
-        line=_line(result, at),
+        text=f"{short_name(calls.name[at])} has a total of {calls.total_s[at] / whole_s:.1%} of the step and "
+        f"{calls.self_s[at] / whole_s:.1%} in itself: the rest is in what it called, and counts again there. Only self times "
+        "add up.",
+        evidence={
+            "total share": round(calls.total_s[at] / whole_s, 4),
+            "self share": round(calls.self_s[at] / whole_s, 4),
+        },
+        line=line_of(result, at),
     )
 
 
 def _largest(result: Result) -> Iterator[Finding]:
     calls, steps = result.calls, result.profiled_steps
-    if result.step is None:
+    if result.step is None or (result.verdict and (result.verdict.withheld or result.verdict.bound != "device")):
         return
     owned: dict[str, float] = {}
     for name, own, ours in zip(calls.name, calls.self_s, calls.is_operator, strict=True):
         if ours:
-            owned[name] = owned.get(name, 0.0) + own / steps
+            owned[name] = owned.get(name, 0.0) + own
     if not owned:
         return
     name = max(owned, key=lambda name: owned[name])
@@ -121,41 +188,45 @@ def _largest(result: Result) -> Iterator[Finding]:
     yield Finding(
         level="fact",
         title=f"{short_name(name)} has the largest self time",
-        text=f"{seconds_text(owned[name])} of {seconds_text(result.step.total_s)} in {count:.0f} calls a step{place}.",
-        evidence={"self_s": owned[name], "calls a step": round(count, 1)},
-        line=_line(result, at),
+        text=f"{owned[name] / profiled_s(result):.0%} of the step in {count:.0f} call{'s' * (count != 1)} a step{place}.",
+        evidence={"share": round(owned[name] / profiled_s(result), 3), "calls a step": round(count, 1)},
+        line=line_of(result, at),
     )
 
 
 def _optimizer(result: Result) -> Iterator[Finding]:
-    if result.step is None or result.step.optimizer_s < 0.15 * result.step.total_s:
+    if result.step is None or part_share(result, "optimizer_s") < 0.15:
         return
     calls, inside = result.calls, set()
     for at, name in enumerate(calls.name):
         if name == "optimizer" or calls.parent[at] in inside:
             inside.add(at)
     count = sum(calls.calls[at] for at in inside if calls.is_operator[at]) / result.profiled_steps
+    fused = any(calls.name[at].startswith("aten::_fused_") for at in inside)
+    how = (
+        "A fused kernel updates all parameters in one pass."
+        if fused
+        else "Each is a pass over a parameter or its state, with little arithmetic for each byte."
+    )
+    share = part_share(result, "optimizer_s")
     yield Finding(
         level="fact",
-        title=f"The optimizer takes {result.step.optimizer_s / result.step.total_s:.0%} of the step",
-        text=f"It runs {count:.0f} operators a step, each a pass over a parameter or its state. They do little arithmetic for "
-        "each byte they move.",
-        evidence={"optimizer_s": result.step.optimizer_s, "operators": round(count)},
-        repair="" if count < 20 else "fused=True updates all parameters in one call.",
+        title=f"The optimizer takes {share:.0%} of the step",
+        text=f"It runs {count:.0f} operator{'s' * (round(count) != 1)} a step. {how}",
+        evidence={"share": round(share, 3), "operators": round(count)},
     )
 
 
 def _overhead(result: Result) -> Iterator[Finding]:
-    if not result.overhead or result.overhead.ratio < 1.15:
+    if not result.overhead or not result.overhead.steady or result.busy or result.overhead.ratio < 1.15:
         return
-    bare, profiled = result.overhead.bare_s.min, result.overhead.profiled_s.min
-    each = (profiled - bare) / result.overhead.events_per_step
+    each = (result.overhead.profiled_s.median - result.overhead.bare_s.median) / result.overhead.events_per_step
     yield Finding(
         level="warning" if result.overhead.ratio > 1.5 else "fact",
         title=f"The profiler makes this step {result.overhead.ratio:.2f} times as long",
-        text=f"{seconds_text(bare)} without it, {seconds_text(profiled)} with it: some {seconds_text(each)} for each of "
-        f"{result.overhead.events_per_step:,} events. Many short operators look slower than they are.",
-        evidence={"bare_s": bare, "profiled_s": profiled, "events": result.overhead.events_per_step},
+        text=f"Some {seconds_text(each)} for each of {result.overhead.events_per_step:,} events. Many short operators look "
+        "slower than they are.",
+        evidence={"ratio": round(result.overhead.ratio, 3), "events": result.overhead.events_per_step},
         repair="Compare settings by the bare step; use the profile to see where to look.",
     )
 
@@ -171,6 +242,23 @@ def _said(result: Result) -> Iterator[Finding]:
             )
 
 
-def _line(result: Result, at: int) -> int | None:
-    """A finding names lines of the visitor's program only."""
-    return result.calls.line[at] if result.lines_of == "program" else None
+_LOOKS: dict[str, Callable[[Result], Iterator[Finding]]] = {
+    "said": _said,
+    "busy": _busy,
+    "input": input_time,
+    "python": python_time,
+    "tiny": tiny_operators,
+    "copies": copies,
+    "convolution": plain_convolution,
+    "advice": advice,
+    "backward": _backward,
+    "largest part": _largest_part,
+    "busy and slow": _busy_and_slow,
+    "largest": _largest,
+    "optimizer": _optimizer,
+    "first step": _first_step,
+    "overhead": _overhead,
+    "self and total": _self_and_total,
+}
+"""What is looked for, the most telling first."""
+_ONLY_AS_POINT = ("backward", "largest part")

@@ -206,7 +206,7 @@ _OVERHEAD = Lesson(
     evidence_name="profiled over bare step",
     requirement="Say how far a profile may be trusted.",
     mechanism="The profiler writes an event for every operator, range and allocation. The cost is by event, so short operators suffer most.",
-    proof="Bare and profiled steps take turns in this run. The ratio of the fastest of each is the overhead; it falls towards 1 when operators get larger.",
+    proof="Bare and profiled steps take turns in this run. The ratio of their medians is the overhead; it falls towards 1 when operators get larger.",
     recovery="Compare settings by the bare step. Use the profile for shares and order; turn off what you do not read (stacks, memory, shapes).",
 )
 
@@ -285,7 +285,7 @@ _HEADLINES = {
     _OWN.title: 'fastest["optimizer"] / fastest["step"]',
     _CLOCKS.title: 'result["naive_clock_s"] / result["synchronised_clock_s"]',
     _FIRST.title: "first_s / median(bare)",
-    _OVERHEAD.title: "min(profiled) / min(bare)",
+    _OVERHEAD.title: "median(profiled) / median(bare)",
     _NESTED.title: 'as_written["events_of_the_outer"]',
     _SLOW.title: "reached_share()",
 }
@@ -295,6 +295,23 @@ def headline_of(params: Params) -> str:
     """The expression that a script prints last: a preset's evidence, else the median of the bare steps in seconds."""
     title = next((lesson.title for lesson in lessons if lesson.params == params), None)
     return _HEADLINES[title] if title else "result" if params.trap != "none" else "median(bare)"
+
+
+_POINTS = {
+    _BACKWARD.title: "backward",
+    _HOST.title: "tiny",
+    _INPUT.title: "input",
+    _OWN.title: "largest part",
+    _FIRST.title: "first step",
+    _OVERHEAD.title: "overhead",
+    _SLOW.title: "busy and slow",
+}
+
+
+def point_of(params: Params) -> str:
+    """Key of the finding that is the point of a preset; empty for other settings."""
+    title = next((lesson.title for lesson in lessons if lesson.params == params), "")
+    return _POINTS.get(title, "")
 
 
 def _between(value: float, low: float, high: float, names: tuple[str, str, str]) -> str:

@@ -20,30 +20,26 @@ def first_ratio(result: Result) -> float:
     return first / result.overhead.bare_s.median if result.overhead else math.nan
 
 
-def fastest_s(result: Result, part: str) -> float:
-    """Least time of a part over the profiled steps: what else the machine does only makes it longer. NaN when never measured.
-
-    ``part`` is a field of ``StepParts``.
-    """
-    steps = [i.parts for i in result.iterations if i.kind == "profiled" and i.parts]
-    found = [seconds for step in steps if (seconds := getattr(step, part)) is not None]
-    return min(found, default=math.nan)
+def profiled_s(result: Result) -> float:
+    """All profiled steps together: what the tables add up to."""
+    return sum(i.total_s for i in result.iterations if i.kind == "profiled")
 
 
 def part_share(result: Result, part: str) -> float:
-    """Share of the step, fastest against fastest."""
-    return fastest_s(result, part) / fastest_s(result, "total_s")
+    """Share of the step; ``part`` is a field of ``StepParts``. NaN where it was not measured."""
+    seconds = getattr(result.step, part, None)
+    return math.nan if seconds is None or result.step is None else seconds / result.step.total_s
 
 
 def backward_ratio(result: Result) -> float:
     """Backward against forward."""
-    return fastest_s(result, "backward_s") / fastest_s(result, "forward_s")
+    return part_share(result, "backward_s") / part_share(result, "forward_s")
 
 
 def largest_part(result: Result) -> str:
     """Name of the part of the step that takes longest."""
     parts = ("data_loading", "copy_to_device", "forward", "backward", "optimizer", "synchronisation", "rest")
-    found = {part: fastest_s(result, f"{part}_s") for part in parts}
+    found = {part: part_share(result, f"{part}_s") for part in parts}
     return max((part for part in parts if found[part] == found[part]), key=lambda part: found[part])
 
 
@@ -57,7 +53,7 @@ def arithmetic_share(result: Result) -> float:
     """What the bare step reaches of the arithmetic that this device can do."""
     if not (result.overhead and result.ceilings):
         return math.nan
-    return step_flops(result) / result.overhead.bare_s.min / result.ceilings.flops_per_s
+    return step_flops(result) / result.overhead.bare_s.median / result.ceilings.flops_per_s
 
 
 def totals_over_step(result: Result) -> float:
@@ -65,17 +61,22 @@ def totals_over_step(result: Result) -> float:
     if result.step is None:
         return math.nan
     totals = sum(t for t, ours in zip(result.calls.total_s, result.calls.is_operator, strict=True) if ours)
-    return totals / sum(i.total_s for i in result.iterations if i.kind == "profiled")
+    return totals / profiled_s(result)
 
 
 def busy_share(result: Result) -> float:
     """Share of the profiled steps inside operators, on a device inside kernels."""
-    whole = sum(i.total_s for i in result.iterations if i.kind == "profiled")
+    whole = profiled_s(result)
     if not whole:
         return math.nan
     if result.device_busy_s is not None:
         return result.device_busy_s / whole
     return sum(s for s, ours in zip(result.calls.self_s, result.calls.is_operator, strict=True) if ours) / whole
+
+
+def line_of(result: Result, at: int) -> int | None:
+    """A finding names lines of the visitor's program only."""
+    return result.calls.line[at] if result.lines_of == "program" else None
 
 
 def short_name(name: str) -> str:

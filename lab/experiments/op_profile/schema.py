@@ -9,6 +9,7 @@ from typing import Any
 from lab.contract import Knob, Limits, ParamsError, check, knob
 from lab.records.profiling import ProfileResult
 from lab.workloads.models import HEAD_WIDTH
+from lab.workloads.optimizers import OPTIMIZERS
 
 TRAPS = (
     "none", "clocks", "warm_up", "self_total", "inside_with", "nested", "stacks", "schedule", "shapes", "memory",
@@ -38,7 +39,7 @@ class Params:
     """Steps after the first that are drawn but do not count."""
     precision: str = knob("fp32", choices=("fp32", "bf16_autocast", "fp16_autocast", "bf16"))
     """bf16: parameters too. Autocast keeps them in fp32."""
-    optimizer: str = knob("adam", choices=("sgd", "momentum", "adam", "adamw"))
+    optimizer: str = knob("adam", choices=tuple(OPTIMIZERS))
     """Update rule."""
     optimizer_impl: str = knob("forloop", choices=("forloop", "foreach", "fused"))
     """One parameter after the other, lists of them, or one kernel."""

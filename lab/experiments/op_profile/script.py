@@ -8,6 +8,8 @@ from lab.experiments.op_profile.lessons import headline_of
 from lab.experiments.op_profile.schema import Params
 from lab.experiments.op_profile.trap_programs import HEAD, PROGRAMS
 from lab.workloads import models
+from lab.workloads.optimizers import implementation, optimizer_source
+from lab.workloads.precision import autocast_source
 from lab.workloads.profiled_step import Samples
 
 _IMPORTS = """import time
@@ -105,7 +107,7 @@ print({headline})
 _REACHED = """
 
 def reached_share():
-    \"\"\"FLOP/s of the fastest bare step against those of a large matmul.\"\"\"
+    \"\"\"FLOP/s of the bare step against those of a large matmul.\"\"\"
     with FlopCounterMode(display=False) as counter:
         step()
     a, best_s = torch.randn(768, 768, device="{device}"), []
@@ -113,7 +115,7 @@ def reached_share():
         started = time.perf_counter()
         (a @ a)[0, 0].item()
         best_s.append(time.perf_counter() - started)
-    return counter.get_total_flops() / min(bare) / (2 * 768**3 / min(best_s))
+    return counter.get_total_flops() / median(bare) / (2 * 768**3 / min(best_s))
 
 
 """
@@ -179,14 +181,8 @@ def loss_of_batch():
 
 
 def _optimizer(params: Params) -> str:
-    name, extra = {
-        "sgd": ("SGD", ""),
-        "momentum": ("SGD", ", momentum=0.9"),
-        "adam": ("Adam", ""),
-        "adamw": ("AdamW", ""),
-    }[params.optimizer]
-    how = "fused=True" if params.optimizer_impl == "fused" else f"foreach={params.optimizer_impl == 'foreach'}"
-    lines = [f"optimizer = torch.optim.{name}(model.parameters(), lr=1e-3{extra}, {how})"]
+    impl = implementation(params.optimizer_impl)
+    lines = [f"optimizer = {optimizer_source(params.optimizer, 'model.parameters()', **impl)}"]
     if params.compile:
         lines.append("model = torch.compile(model)")
     if params.precision == "fp16_autocast":
@@ -197,7 +193,6 @@ def _optimizer(params: Params) -> str:
 def _step(params: Params) -> str:
     """Own batches are there already: nothing is loaded or copied."""
     own, fp16 = params.model == "own", params.precision == "fp16_autocast"
-    dtype = {"bf16_autocast": "bfloat16", "fp16_autocast": "float16"}.get(params.precision)
     text = _STEP
     if own:
         text = text.replace(
@@ -206,7 +201,7 @@ def _step(params: Params) -> str:
     return text.format(
         load="inputs, target = next(batches)",
         copy=_copy(params),
-        autocast=f'torch.autocast("{params.device}", torch.{dtype})' if dtype else "nullcontext()",
+        autocast=autocast_source(f'"{params.device}"', params.precision),
         loss=_LOSSES.get(params.model, "F.cross_entropy(model(inputs), target)"),
         backward="scaler.scale(value).backward()" if fp16 else "value.backward()",
         optimizer_step="scaler.step(optimizer); scaler.update()" if fp16 else "optimizer.step()",

@@ -160,9 +160,8 @@ def _gaps(scanned: ModelScan) -> Iterator[Finding]:
 
 def forgotten_eval(result: Result) -> Iterator[Finding]:
     cost = readings.cost(result)
-    rows = {(r.setting, r.batch): r for r in cost.rows}
-    right, small, large = cost.rows[0], rows["train mode", 2], rows["train mode", 128]
-    ordered, after = rows["train mode, sorted by class", 128], rows["eval() after that", 128]
+    right, small, large = cost.row("eval"), cost.row("train", 2), cost.row("train")
+    ordered, after = cost.row("sorted_in_train"), cost.row("eval_after_sorted")
     yield Finding(
         level="warning",
         title=f"Forgetting eval() costs {right.accuracy - small.accuracy:.1%} of accuracy in batches of two",

@@ -28,8 +28,8 @@ from lab.program.own_model import first_tensor
 from lab.program.trained import model_of
 from lab.records.modes import Chosen, Scan
 from lab.torch_private import require
+from lab.workloads.channel_batches import batch_of
 from lab.workloads.mode_models import convnet, small_net, transformer
-from lab.workloads.norm_batches import batch_of
 
 LOSS_REPEATS = 8
 
@@ -115,8 +115,8 @@ def _scan(params: Params, report: Report) -> Result:
         if params.study == "modules":
             report(0.7, "scanning its modules")
             modes = scan_modes(net, lambda: net(inputs), seed=params.seed, file="", device=params.device)
-        losses = {row.setting: row.loss for row in cost.rows}  # of train mode, the largest batch
-        scan = Scan("classifier", modes, "cross-entropy on the test set", losses["train mode"], losses["eval()"], cost)
+        losses = cost.row("train").loss, cost.row("eval").loss
+        scan = Scan("classifier", modes, "cross-entropy on the test set", *losses, cost)
         return replace(_empty(params, scan=scan), module="", shape=tuple(inputs.shape))
     if params.model == "own":
         return _own(params, report)

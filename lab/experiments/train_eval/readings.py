@@ -48,9 +48,8 @@ def modes(result: Result) -> ModelScan:
 
 def accuracy_lost(result: Result) -> float:
     """Accuracy in eval mode less that in train mode, in batches of two."""
-    rows = cost(result).rows
-    small = next(row for row in rows if row.setting == "train mode" and row.batch == 2)
-    return rows[0].accuracy - small.accuracy
+    rows = cost(result)
+    return rows.row("eval").accuracy - rows.row("train", 2).accuracy
 
 
 def values_of_a_channel(result: Result) -> int:

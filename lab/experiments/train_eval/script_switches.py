@@ -7,7 +7,7 @@ import textwrap
 from typing import Any
 
 from lab.experiments.train_eval.schema import Params
-from lab.workloads import mode_models, small_task
+from lab.workloads import mode_models, spirals
 
 
 def both_switches(params: Params) -> str:
@@ -81,7 +81,7 @@ def _model_source(params: Params) -> str:
     if params.model == "classifier":
         return f"""
 
-{_source(small_task)}
+{_source(spirals)}
 
 model = trained_net({params.p}, {params.seed}, device)
 inputs = spirals(1536, {params.seed} + 1)[0][:128].to(device)
@@ -112,7 +112,7 @@ def _source(module: Any) -> str:
 def forgotten_eval(params: Params) -> str:
     return f"""
 
-{_source(small_task)}
+{_source(spirals)}
 
 net = trained_net({params.p}, {params.seed}, device)
 inputs, arms = (part.to(device) for part in spirals(1536, {params.seed} + 1))

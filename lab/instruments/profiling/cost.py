@@ -187,5 +187,11 @@ _OUTPUTS: dict[str, Callable[[Sequence[Shape]], int]] = {
     **{f"aten::{name}": _product for name in ("mm", "addmm", "bmm", "baddbmm")},
 }
 """Operation -> elements of its output, where the shapes of its inputs tell."""
+WITH_TRAFFIC = frozenset(_OUTPUTS)
+"""Operations whose traffic the shapes and dtypes tell."""
+WITH_COST = WITH_TRAFFIC | frozenset(_FLOPS)
+"""Operations of which anything is counted."""
+WITH_ARGUMENTS = ("aten::convolution", "aten::convolution_backward")
+"""Operations whose arithmetic depends on more than shapes."""
 _OVERWRITES = ("aten::copy_", "aten::fill_", "aten::zero_")
 """Operations that do not read their first input."""

@@ -18,7 +18,8 @@ from lab.instruments.profiling.tables import NOWHERE, Place
 from lab.instruments.profiling.tree import Tree
 
 _PREFIX = "@place "
-_FRAMES = 3
+_FRAMES = 64
+"""Deeper stacks say how many frames are left out."""
 
 
 class CallMarks(TorchFunctionMode):
@@ -46,11 +47,13 @@ class CallMarks(TorchFunctionMode):
     def _here(self) -> Place:
         found: list[tuple[str, int]] = []
         frame = sys._getframe(2)
-        while frame is not None and len(found) < _FRAMES:
+        while frame is not None:
             if frame.f_code.co_filename in self._files:
                 found.append((frame.f_code.co_name, frame.f_lineno))
             frame = frame.f_back
-        stack = " < ".join(f"{name} (line {line})" for name, line in found)
+        stack = " < ".join(f"{name} (line {line})" for name, line in found[:_FRAMES])
+        if len(found) > _FRAMES:
+            stack += f" < … {len(found) - _FRAMES} more"
         return Place(self._modules.current(), found[0][1] if found else None, stack)
 
     def places(self, tree: Tree) -> list[Place]:

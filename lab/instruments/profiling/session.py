@@ -33,13 +33,13 @@ def only_session() -> Iterator[None]:
 class OpSession:
     """Context manager around the code to profile; ``events`` is filled when it is left.
 
-    Raises SessionBusyError when a session is open. ``memory``: also what was allocated and freed.
+    Raises SessionBusyError when a session is open. ``memory``: also what was allocated and freed. ``shapes``: of inputs.
     """
 
-    def __init__(self, device: str, *, memory: bool = True) -> None:
+    def __init__(self, device: str, *, memory: bool = True, shapes: bool = True) -> None:
         self._device = device
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
-        self.profiler = profile(activities=activities, record_shapes=True, profile_memory=memory)
+        self.profiler = profile(activities=activities, record_shapes=shapes, profile_memory=memory)
         self.events = Events()
 
     def __enter__(self) -> OpSession:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from lab.instruments.profiling.cost import flops, moved_bytes
+from lab.instruments.profiling.cost import WITH_COST, flops, moved_bytes
 from lab.instruments.profiling.tree import Tree
 from lab.records.profiling import Operators
 
 GROUPS = ("name", "shape", "module", "stack")
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where in the program an operation comes from."""
 
     module: str | None
@@ -21,7 +21,7 @@ class Place:
     line: int | None
     """Line of the visitor's program, or of the lab's model."""
     stack: str
-    """The innermost frames, ``function (line 12) < forward (line 8)``; empty when unknown."""
+    """All frames of the program, ``function (line 12) < forward (line 8)``; empty when unknown."""
 
 
 NOWHERE = Place(None, None, "")
@@ -65,7 +65,8 @@ def merge_calls(profiles: Iterable[tuple[Tree, Sequence[int], Sequence[Place]]])
 
 class _Merged:
     def __init__(self) -> None:
-        self._known: dict[tuple[int, str, str, Place], int] = {}
+        self._known: dict[tuple[int, str, str, int], int] = {}
+        self._places: dict[Place, int] = {}
         self._is_operator: list[bool] = []
         self._counts: list[list[int]] = []
         """Of each row: calls, self ns, total ns, device ns, bytes."""
@@ -73,29 +74,41 @@ class _Merged:
         """Of each row: FLOPs, moved bytes."""
 
     def add(self, tree: Tree, rows: Sequence[int], places: Sequence[Place]) -> None:
-        events, at_of = tree.events, {}
-        repeated = {tree.parent[row] for row in rows if _repeats(tree, row)}
+        events, known, at_of = tree.events, self._known, {}
+        parents, names, kinds = tree.parent, events.name, events.kind
+        repeated = {parents[row] for row in rows if names[row] == names[parents[row]] and parents[row] >= 0}
+        numbers: dict[int, int] = {}
         for row in rows:
-            shapes = events.shapes[row]
-            key = (at_of.get(tree.parent[row], -1), events.name[row], str(shapes or ""), places[row])
-            at = self._known.get(key)
+            shapes, name = events.shapes[row], names[row]
+            place = places[row]
+            number = numbers.get(id(place))  # hashing a place for each row takes longer than all else
+            if number is None:
+                number = numbers[id(place)] = self._places.setdefault(place, len(self._places))
+            key = (at_of.get(parents[row], -1), name, str(shapes) if shapes else "", number)
+            at = known.get(key)
             if at is None:
-                at = self._known[key] = len(self._counts)
-                self._is_operator.append(events.kind[row] == "op")
+                at = known[key] = len(self._counts)
+                self._is_operator.append(kinds[row] == "op")
                 self._counts.append([0] * 5)
                 self._costs.append([None] * 2)
             at_of[row] = at
-            measured = (1, tree.self_ns[row], events.duration_ns[row], tree.device_ns[row], tree.self_bytes[row])
-            self._counts[at] = [old + new for old, new in zip(self._counts[at], measured, strict=True)]
-            if row in repeated:
-                continue
-            work = flops(key[1], shapes, events.arguments[row]), moved_bytes(key[1], shapes, events.dtypes[row])
-            self._costs[at] = [_plus(old, new) for old, new in zip(self._costs[at], work, strict=True)]
+            counts = self._counts[at]
+            counts[0] += 1
+            counts[1] += tree.self_ns[row]
+            counts[2] += events.duration_ns[row]
+            counts[3] += tree.device_ns[row]
+            counts[4] += tree.self_bytes[row]
+            if (
+                name in WITH_COST and row not in repeated
+            ):  # autocast runs an operation again inside itself: counted there
+                work = flops(name, shapes, events.arguments[row]), moved_bytes(name, shapes, events.dtypes[row])
+                self._costs[at] = [_plus(old, new) for old, new in zip(self._costs[at], work, strict=True)]
 
     def calls(self) -> Calls:
         counts = [list(column) for column in zip(*self._counts, strict=True)] or [[]] * 5
         costs = [list(column) for column in zip(*self._costs, strict=True)] or [[]] * 2
-        places = [place for *_, place in self._known]
+        numbered = list(self._places)
+        places = [numbered[number] for *_, number in self._known]
         return Calls(
             parent=[parent for parent, *_ in self._known],
             name=[name for _, name, *_ in self._known],
@@ -114,24 +127,21 @@ class _Merged:
         )
 
 
-def _repeats(tree: Tree, row: int) -> bool:
-    """Autocast calls an operation again with its inputs cast: the work is done, and counted, in the inner one."""
-    above = tree.parent[row]
-    return above >= 0 and tree.events.name[above] == tree.events.name[row]
-
-
 def group(calls: Calls, by: str, *, device: bool) -> Operators:
     """``by``: one of ``GROUPS``. Every call is in exactly one row, so the self times of the rows add up to the whole."""
     keys = [_KEYS[by](calls, at) for at in range(len(calls.name))]
     members: dict[tuple, list[int]] = {}
     for at, key in enumerate(keys):
         members.setdefault(key, []).append(at)
-    ordered = sorted(members.values(), key=lambda rows: -sum(calls.self_s[at] for at in rows))
+    ordered = sorted(
+        members.values(), key=lambda rows: (not calls.is_operator[rows[0]], -sum(calls.self_s[at] for at in rows))
+    )
+    inner = _inner(calls, keys)
     return Operators(
         name=tuple(calls.name[rows[0]] for rows in ordered),
         calls=tuple(sum(calls.calls[at] for at in rows) for rows in ordered),
         self_s=tuple(sum(calls.self_s[at] for at in rows) for rows in ordered),
-        total_s=tuple(sum(calls.total_s[at] for at in rows) for rows in ordered),
+        total_s=tuple(sum(calls.total_s[at] for at in rows if not inner[at]) for rows in ordered),
         device_self_s=tuple(sum(calls.device_self_s[at] for at in rows) if device else None for rows in ordered),
         flops=tuple(_known_sum(calls.flops, rows) for rows in ordered),
         bytes=tuple(sum(calls.bytes[at] for at in rows) for rows in ordered),
@@ -140,14 +150,26 @@ def group(calls: Calls, by: str, *, device: bool) -> Operators:
         module=tuple(_the_one(calls.module, rows) for rows in ordered),
         line=tuple(_the_one(calls.line, rows) for rows in ordered),
         stack=tuple(_the_one(calls.stack, rows) for rows in ordered),
+        is_operator=tuple(calls.is_operator[rows[0]] for rows in ordered),
     )
 
 
+def _inner(calls: Calls, keys: Sequence[tuple]) -> list[bool]:
+    """Calls inside another of the same row, as in a recursion: their time is in its total already."""
+    around: list[frozenset] = []
+    inner = []
+    for at, parent in enumerate(calls.parent):
+        above = around[parent] if parent >= 0 else frozenset()
+        inner.append(keys[at] in above)
+        around.append(above if inner[-1] else above | {keys[at]})
+    return inner
+
+
 _KEYS: dict[str, Callable[[Calls, int], tuple]] = {
-    "name": lambda calls, at: (calls.name[at],),
-    "shape": lambda calls, at: (calls.name[at], calls.shapes[at]),
-    "module": lambda calls, at: (calls.name[at], calls.module[at]),
-    "stack": lambda calls, at: (calls.name[at], calls.stack[at], calls.line[at]),
+    "name": lambda calls, at: (calls.is_operator[at], calls.name[at]),
+    "shape": lambda calls, at: (calls.is_operator[at], calls.name[at], calls.shapes[at]),
+    "module": lambda calls, at: (calls.is_operator[at], calls.name[at], calls.module[at]),
+    "stack": lambda calls, at: (calls.is_operator[at], calls.name[at], calls.stack[at], calls.line[at]),
 }
 
 

@@ -10,9 +10,10 @@ import pytest
 from components.kit.palette import MEMORY
 from components.memory_timeline.charts import memory as charts
 from components.memory_timeline.figures import owners_rows
-from components.memory_timeline.timeline.scene import peak_text, scene, short
+from components.memory_timeline.timeline.scene import peak_text, scene
 from lab.contract import silent
 from lab.experiments import memory_timeline
+from lab.quantities import short_bytes_text
 from lab.records.memory import (
     CATEGORIES,
     CATEGORY_TEXTS,
@@ -130,4 +131,4 @@ def test_the_scene_codes_texts_and_leaves_zero_layers_out():
     assert [layer["name"] for layer in drawn["layers"]] == ["parameters", "saved"]
     assert [drawn["op"]["words"][at] for at in drawn["op"]["at"]] == ["start", "addmm"]
     assert "saved activations of fc 6 B" in peak_text(peak)
-    assert owners_rows([owner])[0]["size"] == short(6) == "6 B"
+    assert owners_rows([owner])[0]["size"] == short_bytes_text(6) == "6 B"

@@ -59,7 +59,7 @@ def test_ceilings_compare_rates():
     operators = Operators(
         name=("aten::mm", "aten::add", "aten::view"), calls=(1, 1, 1), total_s=(1.0, 2.0, 0.1), self_s=(1.0, 2.0, 0.1),
         device_self_s=none, flops=(50, None, None), bytes=(0, 0, 0), moved_bytes=(10, 40, None),
-        shapes=none, module=none, line=none, stack=none,
+        shapes=none, module=none, line=none, stack=none, is_operator=(True, True, True),
     )  # fmt: skip
     rows = ceiling_rows(operators, Ceilings(100, 40, "float32", 1, 768, 1 << 26), device=False)
     assert [(row["operator"], row["ceiling"], row["share"]) for row in rows] == [

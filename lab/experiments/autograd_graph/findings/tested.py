@@ -34,8 +34,7 @@ def _gave(repair: Repair) -> dict[str, Any]:
         found["repaired: backward starts from"] = words(repair.loss)
     for name, gradient in list(repair.gradients.items())[:_GRADIENTS]:
         found[f"repaired: {name}.grad"] = words(gradient)
-    if repair.compared:
-        found["repaired: passes that agree with differences"] = repair.compared
+    found["repaired: passes that agree with differences"] = repair.compared or "none to compare"
     return found
 
 

@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from lab.experiments.train_eval.studies.batchnorm_trace import by_formula, rms
 from lab.records.modes_batchnorm import Recomputed, Treatment
-from lab.workloads.norm_batches import batch_of
+from lab.workloads.channel_batches import batch_of
 
 WARM_BATCHES = 5
 

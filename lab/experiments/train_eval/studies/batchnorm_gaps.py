@@ -9,7 +9,7 @@ import torch
 
 from lab.experiments.train_eval.studies.batchnorm_trace import Norm, NormSettings, both_modes, channel_rows, rms
 from lab.records.modes_batchnorm import ServingRow, SizeRow
-from lab.workloads.norm_batches import batch_of
+from lab.workloads.channel_batches import batch_of
 
 BATCH_SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 

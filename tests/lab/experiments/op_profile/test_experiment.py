@@ -23,10 +23,13 @@ from lab.experiments.op_profile.schema import TRAPS, Params, Result
 from lab.experiments.op_profile.timeline import thinned
 from lab.experiments.op_profile.trap_programs import PROGRAMS
 from lab.experiments.op_profile.traps import spring
+from lab.experiments.op_profile.trials import changes
 from lab.experiments.op_profile.verdict import verdict
 from lab.instruments.profiling.ceilings import measure_ceilings
+from lab.instruments.profiling.dispatch import usual_ns
+from lab.instruments.profiling.threads import BARE_THREADS, bare_threads
 from lab.program.own_model import EXAMPLE
-from lab.records.profiling import StepParts
+from lab.records.profiling import Dispatch, StepParts
 
 ENDS_THE_OUTER = torch.__version__.startswith("2.11.")
 """There a profiler inside another is an error when the outer one ends; since then it is silent."""
@@ -61,7 +64,11 @@ def test_the_parts_add_up_to_the_step(result):
             *parts, total_s = vars(iteration.parts).values()
             assert math.fsum(p for p in parts if p is not None) == pytest.approx(total_s, rel=1e-12)
             assert all(p is not None and p >= 0 for p in parts)
-    assert result.step in [i.parts for i in result.iterations if i.kind == "profiled"]
+    assert result.step
+    assert result.step.total_s * result.profiled_steps == pytest.approx(profiled_s(result), rel=1e-9)
+    assert result.step.forward_s * result.profiled_steps == pytest.approx(
+        sum(i.parts.forward_s for i in result.iterations if i.kind == "profiled" and i.parts), rel=1e-9
+    )
 
 
 def test_self_times_add_up_to_the_profiled_steps_and_a_planted_call_does_not(result):
@@ -169,7 +176,11 @@ def test_groupings(by):
     ]
     rows = list(zip(*(getattr(operators, key) for key in keys), strict=True))
     assert len(rows) == len(set(rows))
-    assert list(operators.self_s) == sorted(operators.self_s, reverse=True)
+    ranked = list(zip(operators.is_operator, operators.self_s, strict=True))
+    assert ranked == sorted(ranked, reverse=True)  # no range among the operators
+    assert not {"forward", "step", "optimizer"} & {
+        n for n, ours in zip(operators.name, operators.is_operator, strict=True) if ours
+    }
     assert operators.device_self_s == (None,) * len(rows)
 
 
@@ -177,7 +188,7 @@ def test_a_slow_loader_makes_the_step_input_bound():
     result = measured(model="mlp", batch=16, decode_us=1000)
     assert result.verdict
     assert result.verdict.bound == "input"
-    assert result.verdict.next_change == {"workers": 1}
+    assert {"workers": 1} in [trial.change for trial in result.trials]
     assert result.step
     assert (result.step.data_loading_s or 0) > 0.016
 
@@ -301,7 +312,7 @@ def test_an_own_model_is_profiled_with_its_lines():
     result = measured(model="own", code=code)
     assert result.fault is None
     assert result.step
-    assert result.step.data_loading_s is None
+    assert result.step.data_loading_s is None  # no loader: its batch is there already
     lines = {name: line for name, line in zip(result.calls.name, result.calls.line, strict=True) if line}
     assert lines["aten::exp"] == 7
     assert lines["aten::addmm"] == 6
@@ -464,15 +475,18 @@ def device_step(copy_s: float, kernel_ns: int) -> tuple[StepParts, Any]:
 @pytest.mark.parametrize(
     ("copy_s", "kernel_ns", "bound", "change"),
     [
-        (4e-4, 10**5, "host", {"batch": 64}),
+        (4e-4, 10**5, "host", {"pin_memory": True}),
         (5e-4, 10**5, "copies", {"pin_memory": True}),
         (0.0, 9 * 10**5, "device", {"precision": "bf16_autocast"}),
         (0.0, 10**5, "host", {"batch": 64}),
     ],
 )
 def test_a_step_on_a_device_is_bound_by_what_takes_most(copy_s, kernel_ns, bound, change):
-    found = verdict(Params(device="cuda"), *device_step(copy_s, kernel_ns))
-    assert (found.bound, found.next_change) == (bound, change)
+    step, tree = device_step(copy_s, kernel_ns)
+    found = verdict([(step, tree, usual_ns([tree], Dispatch(3e-6, 2e-6))[0])], Dispatch(3e-6, 2e-6), on_device=True)
+    assert found.bound == bound
+    assert found.next_change == {}  # nothing was tried
+    assert next(changes(Params(device="cuda"), step, found.shares)).change == change
     assert sum(found.shares.values()) == pytest.approx(1)
 
 
@@ -491,7 +505,7 @@ WIDE = {"five clocks on one matmul": 4, "a profiler inside a profiler": 1}
 def printed_by(source: str) -> list[str]:
     """Lines that a script prints, in this process: starting torch anew for each would take minutes."""
     output = io.StringIO()
-    with contextlib.redirect_stdout(output):
+    with contextlib.redirect_stdout(output), bare_threads():  # as a process of its own has them
         exec(source, {"__name__": "__main__"})
     return output.getvalue().strip().splitlines()
 
@@ -526,6 +540,13 @@ def test_the_rows_of_this_page_have_lessons():
 )
 def test_scripts_of_other_settings_run(knobs):
     assert printed_by(op_profile.script(Params(**{**SMALL, **knobs})))
+
+
+def test_a_step_has_the_threads_that_a_bare_program_has():
+    source = "import torch; print(torch.get_num_threads())"
+    bare = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert measured(model="mlp").threads == BARE_THREADS == int(bare.stdout)
+    assert torch.get_num_threads() == 1  # and puts back what was
 
 
 def test_a_script_runs_on_its_own():

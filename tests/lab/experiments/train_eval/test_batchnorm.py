@@ -15,7 +15,7 @@ from lab.experiments.train_eval.studies.batchnorm_gaps import serving_rows, size
 from lab.experiments.train_eval.studies.batchnorm_trace import NormSettings, gradient_by_formula, trace_batches
 from lab.experiments.train_eval.studies.norm_reach import LAYERS, SIDE, C, N, read_reach
 from lab.records.modes_batchnorm import BatchRow
-from lab.workloads.norm_batches import batch_of, channel_means, channel_stds
+from lab.workloads.channel_batches import batch_of, channel_means, channel_stds
 
 SETTINGS = NormSettings("BatchNorm1d", 3, 1e-5, 0.1, True, True)
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from lab.contract import Lesson, silent
+from lab.experiments.train_eval import explain, lessons, run
 from lab.experiments.train_eval.studies.forgotten_eval import BATCHES, read_forgotten_eval
 from lab.experiments.train_eval.studies.switches import read_switches
 from lab.instruments.modes.scan import reads_training, scan_modes
 from lab.records.modes_models import ModelScan, SwitchRow
 from lab.workloads.mode_models import convnet, small_net, transformer
-from lab.workloads.small_task import spirals
+from lab.workloads.spirals import spirals
 
 BATCH, P = 12, 0.4
 
@@ -181,8 +184,8 @@ def test_torch_modules_with_dropout_inside(model: nn.Module) -> None:
 
 def test_a_forgotten_eval_costs_what_a_plain_evaluation_says() -> None:
     net, inputs, cost = read_forgotten_eval(0.3, 0, "cpu")
-    rows = {(row.setting, row.batch): row for row in cost.rows}
-    right = rows["eval()", 128]
+    rows = {(row.kind, row.batch): row for row in cost.rows}
+    right = rows["eval", 128]
     points, arms = spirals(cost.test_points, 1)
     with torch.no_grad():
         logits = net.eval()(points)
@@ -190,10 +193,23 @@ def test_a_forgotten_eval_costs_what_a_plain_evaluation_says() -> None:
     assert right.loss == pytest.approx(F.cross_entropy(logits, arms).item(), rel=1e-5)
     assert torch.equal(inputs, points[:128])
     assert right.accuracy > 0.95
-    by_size = [rows["train mode", batch].accuracy for batch in BATCHES]
+    by_size = [rows["train", batch].accuracy for batch in BATCHES]
     assert by_size == sorted(by_size)
     assert by_size[0] < right.accuracy - 0.2
-    assert rows["train mode, sorted by class", 128].accuracy < 0.7
-    assert rows["eval() after that", 128].loss > right.loss
-    only_dropout = rows["only Dropout in train", 128].accuracy
-    assert only_dropout > rows["train mode", 2].accuracy
+    assert rows["sorted_in_train", 128].accuracy < 0.7
+    assert rows["eval_after_sorted", 128].loss > right.loss
+    only_dropout = rows["dropout_in_train", 128].accuracy
+    assert only_dropout > rows["train", 2].accuracy
+
+
+@pytest.mark.parametrize(
+    "lesson", [each for each in lessons if each.params.study == "forgotten eval"], ids=lambda each: each.title
+)
+def test_captions_of_a_forgotten_eval_may_be_renamed(lesson: Lesson) -> None:
+    result = run(lesson.params, silent)
+    assert result.scan
+    assert result.scan.cost
+    rows = tuple(replace(row, setting=f"caption {n}") for n, row in enumerate(result.scan.cost.rows))
+    renamed = replace(result, scan=replace(result.scan, cost=replace(result.scan.cost, rows=rows)))
+    assert lesson.answer(renamed) == lesson.answer(result)
+    assert explain(renamed) == explain(result)

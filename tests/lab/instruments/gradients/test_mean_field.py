@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lab.instruments.gradients.mean_field import moments, propagate
-from lab.workloads.networks import ACTIVATIONS
+from lab.workloads.deep_networks import ACTIVATIONS
 
 
 def sums(function, q: float, slope=lambda s: s**2) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from lab.instruments.memory.tracker import MemoryTrack
 from lab.torch_private import FakeMode
 from lab.workloads import models
 from lab.workloads.checkpointing import under_checkpoint
-from lab.workloads.training_step import Recipe, Task, Training, Watch
+from lab.workloads.training_step import MicroBatches, Recipe, Training, Watch
 
 
 @dataclass
@@ -55,7 +55,7 @@ def built(
     every: int = 0,
     reentrant: bool = False,
     chunks: int = 1,
-) -> Task:
+) -> MicroBatches:
     torch.manual_seed(0)
     task = models.build(model, layers=layers, width=width, batch=batch, seq=seq)
     if every:
@@ -64,7 +64,7 @@ def built(
     losses = [
         lambda a=a, b=b: task.criterion(task.model(a), b) for a, b in zip(x.chunk(chunks), y.chunk(chunks), strict=True)
     ]
-    return Task(task.model, {"x": x, "y": y}, losses)
+    return MicroBatches(task.model, {"x": x, "y": y}, losses)
 
 
 def tracked(

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from lab.workloads.training_step import Recipe, Task
+from lab.workloads.training_step import MicroBatches, Recipe
 from tests.lab.instruments.memory.memory_tracked import built
 
-ZOO: dict[str, Callable[[], tuple[Task, Recipe]]] = {}
+ZOO: dict[str, Callable[[], tuple[MicroBatches, Recipe]]] = {}
 SGD = Recipe("sgd")
 
 
@@ -21,9 +21,9 @@ def _of_the_lab(name: str, model: str, recipe: Recipe = SGD, **size: Any) -> Non
 
 
 def _model(make: Callable[[], tuple[nn.Module, list[torch.Tensor], Callable[[], torch.Tensor]]]) -> None:
-    def task() -> tuple[Task, Recipe]:
+    def task() -> tuple[MicroBatches, Recipe]:
         model, inputs, loss = make()
-        return Task(model, {str(number): tensor for number, tensor in enumerate(inputs)}, [loss]), SGD
+        return MicroBatches(model, {str(number): tensor for number, tensor in enumerate(inputs)}, [loss]), SGD
 
     ZOO[make.__name__] = task
 
@@ -31,9 +31,9 @@ def _model(make: Callable[[], tuple[nn.Module, list[torch.Tensor], Callable[[], 
 def _on_features(name: str, of: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
     """A loss that reads the output of one linear layer in its own way."""
 
-    def task() -> tuple[Task, Recipe]:
+    def task() -> tuple[MicroBatches, Recipe]:
         model, x, rows = nn.Linear(64, 512), torch.randn(128, 64), torch.arange(128) % 90
-        return Task(model, {"x": x, "rows": rows}, [lambda: of(model(x), rows)]), SGD
+        return MicroBatches(model, {"x": x, "rows": rows}, [lambda: of(model(x), rows)]), SGD
 
     ZOO[name] = task
 

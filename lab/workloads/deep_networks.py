@@ -95,7 +95,7 @@ class Cell(nn.Module):
         self.norm, self.activation = NORMS[norm](width), ACTIVATIONS[activation]()
 
 
-class Step(nn.Module):
+class RecurrentStep(nn.Module):
     """One time step of the RNN."""
 
     def __init__(self, cell: Cell, residual: bool) -> None:
@@ -121,7 +121,7 @@ class RNN(nn.Module):
     ) -> None:
         super().__init__()
         self.cell = Cell(width, activation, norm)
-        self.layers = nn.ModuleList(Step(self.cell, residual) for _ in range(depth))
+        self.layers = nn.ModuleList(RecurrentStep(self.cell, residual) for _ in range(depth))
         self.head = nn.Linear(width, CLASSES)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

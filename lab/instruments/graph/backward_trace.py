@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch.autograd.graph import Node as TorchNode
@@ -113,8 +113,9 @@ class BackwardTrace:
             names |= {_SLOTS[slot]: _name(parent) for slot, parent in parents if slot < 2}
             names["result"] = _name(seen)
             step.formulas = tuple(
-                formula(seen.name, slot, _name(parent), names, operands, given[slot]) if _is_small(given[slot]) else ""
+                formula(seen.name, slot, _name(parent), names, operands, part) if _is_small(part) else ""
                 for slot, parent in parents
+                for part in given[slot : slot + 1]
             )
 
     def _count_stopped(
@@ -143,7 +144,7 @@ def _name(seen: Seen) -> str:
     return seen.variables[0] if seen.variables else seen.label
 
 
-def _is_small(tensor: torch.Tensor | None) -> bool:
+def _is_small(tensor: torch.Tensor | None) -> TypeGuard[torch.Tensor]:
     return tensor is not None and tensor.numel() <= MOST_ELEMENTS and is_readable(tensor) and tensor.is_floating_point()
 
 

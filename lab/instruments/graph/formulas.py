@@ -72,7 +72,8 @@ def formula(node: str, slot: int, target: str, names: Mapping[str, str], values:
         return ""
     called = {k: "∂" if k == "grad" else names.get(k) or _called(k, v) for k, v in values.items()}
     parts = [f"∂{target}", text.format(**called)]
-    if "@" not in text and all(_fits(v, predicted) for v in values.values()):
+    text = text.removesuffix(" for each element")
+    if "@" not in text and text != "{grad}" and all(_fits(v, predicted) for v in values.values()):
         parts.append(_bracketed(text.format(**row) for row in _rows(values, predicted)))
     parts.append(_bracketed(_number(x) for x in predicted.reshape(-1)[:WRITTEN_ELEMENTS].tolist()))
     return " = ".join(parts) + (", …" if predicted.numel() > WRITTEN_ELEMENTS else "")
@@ -90,7 +91,8 @@ def _rows(values: Values, predicted: torch.Tensor) -> Iterator[dict[str, str]]:
         for k, v in values.items()
     }
     for i in range(min(predicted.numel(), WRITTEN_ELEMENTS)):
-        yield {k: _number(v[i]) for k, v in flat.items()}
+        texts = {k: _number(v[i]) for k, v in flat.items()}
+        yield {k: f"({text})" if text.startswith("−") else text for k, text in texts.items()}
 
 
 def _fits(value: Any, predicted: torch.Tensor) -> bool:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
 
 def _cores() -> int:
-    """What torch takes when nobody says otherwise: OMP_NUM_THREADS, else the cores that this process may run on."""
-    with suppress(KeyError, ValueError):
-        return max(1, int(os.environ["OMP_NUM_THREADS"].split(",")[0]))
+    """What torch takes when nobody says otherwise: the cores that this process may run on."""
     cpus = os.sched_getaffinity(0)
     try:
         return len({_core(cpu) for cpu in cpus})

@@ -181,6 +181,8 @@ class Step:
     after: Plain = None
     stopped: int | None = None
     """Elements of a clamp to which a gradient came and which handed on none."""
+    formulas: tuple[str, ...] = ()
+    """For each parent the derivative with its numbers, which are those handed on; an empty text where none is known."""
 
 
 @dataclass(frozen=True)

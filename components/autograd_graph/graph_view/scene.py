@@ -123,6 +123,7 @@ def _card(
         members = [nodes[item]]
         gradient = run.gradients.get(item, nodes[item].grad if last else None)
         card = node_card(nodes[item], gradient, freed_at(item))
+        card["details"] += [["derivative", text] for text in run.formulas.get(item, ())]
     return card | {"id": item_id(item), "find": _find(card, members)}
 
 

@@ -35,6 +35,8 @@ class Passage:
     """Node to the gradient that the pass brought; for a leaf its ``.grad`` after."""
     walked: int
     """Steps of the engine that ``steps`` stand for."""
+    formulas: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """Node to its derivatives with their numbers."""
 
 
 @dataclass
@@ -104,6 +106,7 @@ def passage(
         for at in group:
             step = steps[at]
             found.ran_at[step.node] = drawn
+            found.formulas[step.node] = tuple(dict.fromkeys(text for text in step.formulas if text))
             found.gradients[step.node] = step.incoming if step.after is None else step.after
             for h in handed[at]:
                 if h.forming and h.part is not None:

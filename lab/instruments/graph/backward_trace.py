@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch.autograd.graph import Node as TorchNode
 
+from lab import torch_private
 from lab.instruments.describing.values import SMALL, is_readable, quiet_grad, tensor_value
 from lab.instruments.graph.book import Graph, Seen
+from lab.instruments.graph.formulas import MOST_ELEMENTS, RULES, as_number, formula
 from lab.records.graph import Plain
 
 MOST_STEPS = 20_000
+_FORMULA_STEPS = 200
 _WHOLE_VALUES = 500
 """Steps beyond this keep only scalars, so that a long chain stays small."""
 _LEAF_ELEMENTS = 256
@@ -35,6 +38,8 @@ class SeenStep:
     after: Plain = None
     stopped: int | None = None
     """Elements of a clamp to which a gradient came and which handed on none."""
+    formulas: tuple[str, ...] = ()
+    """The derivative for each parent with its numbers put in; empty where none was found that holds."""
 
 
 class BackwardTrace:
@@ -48,6 +53,7 @@ class BackwardTrace:
         self.cut = 0
         self._graph, self._own_look = graph, own_look
         self._open: dict[int, SeenStep] = {}
+        self._operands: dict[int, dict[str, Any]] = {}
         self._handles: list[Any] = []
         self._parents: dict[int, list[tuple[int, Seen]]] = {}
 
@@ -68,6 +74,8 @@ class BackwardTrace:
         def arrive(grads: tuple[torch.Tensor | None, ...]) -> None:
             with self._own_look():
                 self._arrive(seen, grads)
+                if len(self.steps) <= _FORMULA_STEPS and (seen.name, 0) in RULES and _is_small(grads[0]):
+                    self._operands[seen.serial] = _operands(node) | {"grad": as_number(grads[0])}
 
         def hand_on(given: tuple[torch.Tensor | None, ...], grads: tuple[torch.Tensor | None, ...]) -> None:
             with self._own_look():
@@ -99,6 +107,16 @@ class BackwardTrace:
         parents = sorted(self._parents.get(seen.serial, ()), key=lambda p: p[0])
         step.parents = tuple(parent for _, parent in parents)
         step.given = tuple(self._value(given[slot], seen) if slot < len(given) else None for slot, _ in parents)
+        operands = self._operands.pop(seen.serial, None)
+        if operands is not None:
+            names = {s.name: s.leaf.label if s.leaf else s.variable or "" for s in seen.slots}
+            names |= {_SLOTS[slot]: _name(parent) for slot, parent in parents if slot < 2}
+            names["result"] = _name(seen)
+            step.formulas = tuple(
+                formula(seen.name, slot, _name(parent), names, operands, part) if _is_small(part) else ""
+                for slot, parent in parents
+                for part in given[slot : slot + 1]
+            )
 
     def _count_stopped(
         self, seen: Seen, given: tuple[torch.Tensor | None, ...], grads: tuple[torch.Tensor | None, ...]
@@ -117,3 +135,23 @@ class BackwardTrace:
     def _leaf_grad(self, seen: Seen) -> Plain:
         tensor = seen.variable() if seen.variable else None
         return None if tensor is None else self._value(quiet_grad(tensor), seen)
+
+
+_SLOTS = ("self", "other")
+
+
+def _name(seen: Seen) -> str:
+    return seen.variables[0] if seen.variables else seen.label
+
+
+def _is_small(tensor: torch.Tensor | None) -> TypeGuard[torch.Tensor]:
+    return tensor is not None and tensor.numel() <= MOST_ELEMENTS and is_readable(tensor) and tensor.is_floating_point()
+
+
+def _operands(node: TorchNode) -> dict[str, Any]:
+    """Small saved tensors, read packed, and the plain numbers that ``node`` keeps."""
+    tensors = {name: torch_private.peek(packed) for name, packed in torch_private.saved_slots(node)}
+    small = {k: as_number(t) for k, t in tensors.items() if isinstance(t, torch.Tensor) and _is_small(t)}
+    plain = ("alpha", "exponent", "self_sym_sizes", "self_sym_numel")
+    found = {name: getattr(node, f"_saved_{name}", None) for name in plain}
+    return small | {name: value for name, value in found.items() if value is not None and name not in small}

@@ -74,7 +74,16 @@ class Numbering:
 
     def step(self, step: SeenStep) -> Step:
         parents = tuple(self.id(parent) for parent in step.parents)
-        return Step(self.id(step.seen), step.incoming, step.given, parents, step.before, step.after, step.stopped)
+        return Step(
+            self.id(step.seen),
+            step.incoming,
+            step.given,
+            parents,
+            step.before,
+            step.after,
+            step.stopped,
+            step.formulas,
+        )
 
     def backward_pass(self, seen: SeenPass, name: Callable[[State], str]) -> Pass:
         extra = [node for node, _ in seen.graph.nodes if not self.is_main(node)]

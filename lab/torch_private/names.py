@@ -139,6 +139,17 @@ def is_wrapped(tensor: torch.Tensor) -> bool:
     return functorch.is_functorch_wrapped_tensor(tensor) or functorch.is_legacy_batchedtensor(tensor)
 
 
+def refuses_its_graph(tensor: torch.Tensor) -> bool:
+    """A view made under no_grad whose base was written since: torch raises where its ``grad_fn`` or ``is_leaf`` is read."""
+    if not tensor._is_view():
+        return False
+    try:
+        _ = tensor.grad_fn
+    except RuntimeError:
+        return True
+    return False
+
+
 def no_subclass_functions() -> Any:
     """Context manager in which a tensor subclass does not hear of what is read from it."""
     return _C.DisableTorchFunctionSubclass()

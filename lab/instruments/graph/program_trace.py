@@ -127,7 +127,7 @@ class ProgramTrace(TorchFunctionMode):
         """(name, tensor) for what the program has a name for now, inner scopes first."""
         inner = [scope for scope in program_scopes(self._file) if scope is not self._scope]
         named = named_tensors([*inner, self._scope])
-        return ((name, tensor) for name, tensor in named if not torch_private.is_wrapped(tensor))
+        return ((name, tensor) for name, tensor in named if _is_ours(tensor))
 
     def _name_leaf(self, tensor: torch.Tensor) -> None:
         if not tensor.requires_grad or tensor.grad_fn is not None or type(tensor) is not torch.Tensor:
@@ -163,7 +163,7 @@ class ProgramTrace(TorchFunctionMode):
     # Operations.
 
     def _note(self, call: Operation, met: Met, args: tuple[Any, ...], result: Any) -> None:
-        written = [(t, use) for t, use in met if torch_private.version(t) != use.version]
+        written = [(t, use) for t, use in met if torch_private.version(t) != use.version and _is_ours(t)]
         tensors = [t for t, _ in written]
         made = [t for t in _tensors((result,)) if all(t is not w for w in tensors)]
         if call.func == torch_private.GET_DATA:
@@ -348,4 +348,9 @@ def _tensors(values: Iterable[Any]) -> list[torch.Tensor]:
             found.append(value)
         elif isinstance(value, (list, tuple)):
             found.extend(v for v in value if isinstance(v, torch.Tensor))
-    return [tensor for tensor in found if not torch_private.is_wrapped(tensor)]
+    return [tensor for tensor in found if _is_ours(tensor)]
+
+
+def _is_ours(tensor: torch.Tensor) -> bool:
+    """Whether its graph can be asked for without disturbing a transform or raising."""
+    return not torch_private.is_wrapped(tensor) and not torch_private.refuses_its_graph(tensor)

@@ -135,7 +135,7 @@ class TensorLog:
         if kind in _PLAIN:
             return value
         if issubclass(kind, torch.Tensor):
-            if torch_private.is_wrapped(value):
+            if torch_private.is_wrapped(value) or torch_private.refuses_its_graph(value):
                 return Opaque
             state = self.state(value)
             found.append((value, state))

@@ -57,3 +57,14 @@ F.apply(torch.tensor([0.3, 1.7], requires_grad=True)).sum().backward()
 def test_a_slope_straight_through_round_is_meant() -> None:
     assert not [f for f in findings(CUSTOM.format(forward="x.round()")) if f.level == "warning"]
     assert any("derivative is wrong" in f.title for f in findings(CUSTOM.format(forward="3 * x")))
+
+
+def test_a_view_of_a_leaf_written_under_no_grad_is_recorded() -> None:
+    """torch raises where the graph of such a view is read; the program is legal and gets its gradient."""
+    code = (
+        "w = torch.zeros(3, 3, requires_grad=True)\nwith torch.no_grad():\n    w[0].fill_(1.0)\n    w.diagonal().add_(0.5)\n"
+        "y = (w @ torch.ones(3)).sum()\ny.backward()\n"
+    )
+    result = run(Params(code=code), silent)
+    assert result.fault is None
+    assert [leaf.grad for leaf in result.leaves if leaf.name == "w"] == [[[1.0] * 3] * 3]

@@ -33,7 +33,7 @@ def is_readable(tensor: torch.Tensor) -> bool:
     return (
         type(tensor) in (torch.Tensor, torch.nn.Parameter)
         and tensor.layout is torch.strided
-        and tensor.device.type != "meta"
+        and not tensor.is_meta
         and not tensor.is_nested
         and not tensor.is_quantized
         and not torch_private.is_wrapped(tensor)

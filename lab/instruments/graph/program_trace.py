@@ -83,10 +83,13 @@ class ProgramTrace(TorchFunctionMode):
         if name in _NO_OPERATION:
             return self._no_operation(func, name, args, kwargs)
         begun: tuple[Operation, Met] | None = None
-        with self.own_look():
-            begun = self.recorder.begin(func, name, args, kwargs)
-            for tensor, _ in begun[1]:
-                self._name_leaf(tensor)
+        with torch_private.no_subclass_functions():  # own_look, written out: this is paid for every operation
+            try:
+                begun = self.recorder.begin(func, name, args, kwargs)
+                for tensor, _ in begun[1]:
+                    self._name_leaf(tensor)
+            except Exception as error:  # noqa: BLE001 - a fault of the instrument is remembered, not raised
+                self.broken = self.broken or error
         try:
             result = func(*args, **kwargs)
         except Exception as error:
@@ -94,9 +97,12 @@ class ProgramTrace(TorchFunctionMode):
                 if begun:
                     self.recorder.refused(*begun, error)
             raise
-        with self.own_look():
-            if begun:
-                self._note(*begun, args, result)
+        if begun:
+            with torch_private.no_subclass_functions():
+                try:
+                    self._note(*begun, args, result)
+                except Exception as error:  # noqa: BLE001
+                    self.broken = self.broken or error
         return result
 
     def _no_operation(self, func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -165,7 +165,8 @@ class TensorLog:
 
     def _new(self, tensor: torch.Tensor, maker: Operation | None) -> State:
         self._count += 1
-        shape = torch.Size(()) if tensor.is_nested or is_lazy(tensor) else tensor.shape
+        plain = type(tensor) is torch.Tensor
+        shape = torch.Size(()) if tensor.is_nested or (not plain and is_lazy(tensor)) else tensor.shape
         state = State(
             self._count,
             weakref.ref(tensor),
@@ -187,11 +188,11 @@ class TensorLog:
 
 def _read(state: State, tensor: torch.Tensor) -> None:
     """Copy a small value, and look for NaN and infinity."""
-    if not is_readable(tensor) or is_lazy(tensor):
+    if not is_readable(tensor) or (type(tensor) is not torch.Tensor and is_lazy(tensor)):
         return
     exact = tensor.dtype in _EXACT
     if tensor.numel() <= SMALL:
-        state.elements = tuple((tensor.reshape(-1) if tensor.dim() != 1 else tensor).tolist())
+        state.elements = tuple((tensor if tensor.dim() == 1 else tensor.reshape(-1)).tolist())
         total = 0 if exact else sum(state.elements)
     elif exact or (state.base is not None and state.base.finite):
         return

@@ -118,7 +118,7 @@ def test_a_batch_goes_on_after_bad_lines_and_keeps_its_order(
         {"code": "while True: pass\n"},
         {"code": "import requests\n"},
         {"code": "n = 7\n", "device": "cuda"},
-        {"code": "raise SystemExit\n"},
+        {"code": "raise SystemExit\nn = 9\n"},
         {"code": "x = (\n"},
         '{"code": "n = 10\\nprint(\'a\u2028b\')\\n"}',
     ]

@@ -89,7 +89,7 @@ class Watch:
             register_optimizer_step_post_hook(self._stepped),
         )
         for handle in handles:
-            self._stack.callback(handle.remove)
+            self._stack.callback(torch_private.remove_global_hook, handle)
         if not torch_private.missing("engine runs"):
             self._stack.enter_context(torch_private.EngineRuns(self._engine_runs))
         return self

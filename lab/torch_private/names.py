@@ -150,6 +150,13 @@ def refuses_its_graph(tensor: torch.Tensor) -> bool:
     return False
 
 
+def remove_global_hook(handle: Any) -> None:
+    """Remove a hook on all modules, and its mark as one with keyword arguments, which torch forgets to take away."""
+    handle.remove()
+    marks = getattr(torch.nn.modules.module, "_global_forward_hooks_with_kwargs", {})
+    marks.pop(getattr(handle, "id", None), None)
+
+
 def no_subclass_functions() -> Any:
     """Context manager in which a tensor subclass does not hear of what is read from it."""
     return _C.DisableTorchFunctionSubclass()

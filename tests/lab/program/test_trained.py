@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.nn.modules import module as module_hooks
 
 from lab.experiments.gradient_flow import Params
 from lab.program.own_model import OwnModel, OwnModelError
@@ -173,3 +174,16 @@ def test_what_the_model_prints_while_it_is_measured_is_kept(capfd: pytest.Captur
             own.loss()
     assert len(ran.said.printed.encode()) == 64 << 10
     assert capfd.readouterr() == ("", "")
+
+
+def test_no_hook_stays_behind() -> None:
+    """torch.compile warns of any hook on all modules, and a warm worker compiles for the next visitor."""
+    code = "model = nn.Linear(4, 2)\nloss = model(torch.ones(1, 4)).sum()\nloss.backward()\n"
+    go(code)
+    left = {
+        name: len(kept)
+        for name, kept in vars(module_hooks).items()
+        if name.startswith("_global") and isinstance(kept, dict)
+    }
+    assert left
+    assert not any(left.values()), left

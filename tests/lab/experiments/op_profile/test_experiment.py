@@ -261,6 +261,7 @@ def test_a_compiled_step_has_its_compilation_apart(monkeypatch):
     compiled = torch.compile
     monkeypatch.setattr(torch, "compile", lambda model: compiled(model, backend="eager"))  # without a C++ compiler
     result = measured(model="mlp", compile=True)
+    assert result.fault is None, result.fault
     assert result.compile_s == result.iterations[0].total_s
     assert "generated code" in result.places_missing
     assert result.step

@@ -265,7 +265,11 @@ def test_places_name_the_module_and_the_line():
     places = same_operations(tree, marked, marks.places(marked))
     assert places
     source = Path(models.__file__).read_text().splitlines()
-    seen = {"aten::gelu": "self.activation", "aten::gelu_backward": "self.activation", "aten::embedding": "self.token(ids)"}
+    seen = {
+        "aten::gelu": "self.activation",
+        "aten::gelu_backward": "self.activation",
+        "aten::embedding": "self.token(ids)",
+    }
     for name, text in seen.items():
         row = tree.events.name.index(name)
         line = places[row].line

@@ -39,6 +39,7 @@ __all__ = [
     "is_missing_kernel",
     "is_out_of_memory",
     "message_of",
+    "row_of",
 ]
 
 ROWS = (*AUTOGRAD, *TRAINING, *TENSORS, *PYTHON)
@@ -55,11 +56,14 @@ def explain_fault(cause: Ended | BaseException, *, rows: Sequence[Row] = (), rec
 
 def explanation_of(ended: Ended, *, rows: Sequence[Row] = (), record: Any = None) -> tuple[str, str]:
     """(explanation, repair); empty texts when the message says it all."""
+    row = row_of(ended, rows=rows)
+    return row.texts(ended, record) if row else ("", "")
+
+
+def row_of(ended: Ended, *, rows: Sequence[Row] = ()) -> Row | None:
+    """The first row that fits."""
     head = f"{ended.type}: {ended.message}"
-    for row in (*rows, *ROWS):
-        if re.search(row.pattern, head, re.DOTALL):
-            return row.texts(ended, record)
-    return "", ""
+    return next((row for row in (*rows, *ROWS) if re.search(row.pattern, head, re.DOTALL)), None)
 
 
 def end_of(error: BaseException) -> Ended:

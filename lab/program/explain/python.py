@@ -34,7 +34,7 @@ def _refused_by_argparse(trace: types.TracebackType | None) -> str:
 
 def _exit(ended: Ended, record: Any) -> tuple[str, str]:
     message = ended.message
-    rest = "The lines after it did not run. Leave the exit out where they are wanted."
+    rest = "A program ends after its last line by itself: leave the exit out where the lines after it are to run."
     if message.startswith(_USAGE):
         missing = re.search(r"arguments are required: (.+)", message)
         needs = f"needs {missing.group(1)}" if missing else "does not take what it was given"
@@ -43,7 +43,7 @@ def _exit(ended: Ended, record: Any) -> tuple[str, str]:
             'Give each required argument a default, or write the values into the call: parse_args(["--name", "value"]).',
         )
     if message == "exit status 0":
-        return "The program ended itself here before its last line, and said that all is well (exit status 0).", rest
+        return "The program ended itself here, and said that all is well (exit status 0).", rest
     if message.startswith("exit status "):
         return f"The program ended itself here and reported a failure: {message}, where 0 stands for success.", rest
     return "The program ended itself here with this message, which stands for a failure (exit status 1).", rest

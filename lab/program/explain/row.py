@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from lab.records.program import Ended
 
@@ -18,6 +18,9 @@ class Row:
     repair: str = ""
     deeper: Callable[[Ended, Any], tuple[str, str] | None] | None = None
     """From the error and the page's record of the run: (explanation, repair), or None where there is nothing more to say."""
+
+    about: Literal["", "shape", "dtype", "numbers", "device"] = ""
+    """What of the operands belongs to the explanation, where a record holds them."""
 
     def texts(self, ended: Ended, record: Any) -> tuple[str, str]:
         return (self.deeper(ended, record) if self.deeper else None) or (self.explanation, self.repair)

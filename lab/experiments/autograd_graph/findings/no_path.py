@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from lab.contract import Edit, Finding, Site
 from lab.experiments.autograd_graph.findings.custom import once_line
@@ -228,7 +229,7 @@ def _nothing_required(
     born = [m for m in leaves if m.operation and m.line and m.name] or [m for m in leaves if m.operation and m.line]
     if not frozen and (outside := _by_way_of_python(record, leaves)) is not None:
         cut, back = outside
-        text = f"{cut.operation}(){on_line(cut.line)} took the values out of the graph, and {tensor_words(back)}{on_line(back.line)} starts anew from what was made of them"
+        text = f"{cut.operation}(){on_line(cut.line)} took the values out of the graph, and {tensor_words(back) if back.name or back.operation else 'another tensor'}{on_line(back.line)} starts anew from what was made of them"
         sites = site(cut.line, "cut here", cut.source) + site(back.line, "starts anew here", tensor_words(back))
         return Explained(
             f"{text}, so {what} has no graph.", "Compute with tensors on the way to the loss, not with NumPy or Python numbers.",
@@ -261,8 +262,9 @@ def _nothing_required(
 def _by_way_of_python(record: Record, leaves: list[Made]) -> tuple[Cut, Made] | None:
     """(the cut, the tensor made of its values): the name that the later line reads was computed from what the earlier gave."""
     cuts = {c.line: c for c in record.result.cuts if c.line}
-    for made in (m for m in leaves if m.operation in _COPIES):
-        reads, line = record.source.reads(made.line), made.line or 0
+    for made in (m for m in leaves if m.operation in ("", *_COPIES)):
+        line = made.line or next((m.line for m in record.result.made if made.state in m.inputs and m.line), 0)
+        reads = record.source.reads(line)
         seen: set[str] = set()
         while reads - seen:
             name = (reads - seen).pop()
@@ -271,7 +273,7 @@ def _by_way_of_python(record: Record, leaves: list[Made]) -> tuple[Cut, Made] | 
             reads |= {n for s in given for n in record.source.reads(s.lineno)}
             cut = next((cuts[s.lineno] for s in given if s.lineno in cuts), None)
             if cut is not None:
-                return cut, made
+                return cut, replace(made, line=line or None)
     return None
 
 

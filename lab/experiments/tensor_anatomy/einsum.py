@@ -34,7 +34,9 @@ def read_einsum(equation: str, inputs: list[torch.Tensor], result: Any, line: in
     products = math.prod(size.values())
     difference = None
     if products <= MOST_PRODUCTS and all(is_readable(t) for t in (*inputs, result)) and not result.is_complex():
-        difference = float((loops(terms, right, size, inputs) - result.detach().double()).abs().max()) if result.numel() else 0.0
+        difference = (
+            float((loops(terms, right, size, inputs) - result.detach().double()).abs().max()) if result.numel() else 0.0
+        )
     return Einsum(
         line, equation, tuple(tuple(t.shape) for t in inputs), written(terms, right, size), products,
         plan(equation, inputs), difference,
@@ -65,7 +67,9 @@ def written(terms: list[str], right: str, size: dict[str, int]) -> str:
     """The loops as text."""
     inner = [c for c in size if c not in right]
     lines = [f"{'    ' * depth}for {c} in range({size[c]}):" for depth, c in enumerate((*right, *inner))]
-    factors = " * ".join(f"{'ABCDEFGH'[n % 8]}[{', '.join(term)}]" if term else "ABCDEFGH"[n % 8] for n, term in enumerate(terms))
+    factors = " * ".join(
+        f"{'ABCDEFGH'[n % 8]}[{', '.join(term)}]" if term else "ABCDEFGH"[n % 8] for n, term in enumerate(terms)
+    )
     target = f"out[{', '.join(right)}]" if right else "out"
     return "\n".join([*lines, f"{'    ' * len(lines)}{target} += {factors}"])
 

@@ -14,7 +14,7 @@ from lab.experiments.tensor_anatomy.watch import shapes
 from lab.experiments.tensor_anatomy.watch.arrays import assigned_lines
 from lab.experiments.tensor_anatomy.watch.assemble import refusal_of
 from lab.experiments.tensor_anatomy.watch.states import State, dtype_of
-from lab.experiments.tensor_anatomy.watch.trace import Refused
+from lab.experiments.tensor_anatomy.watch.tensor_trace import Refused
 from lab.program.explain import Row, explain_fault
 from lab.quantities import bytes_text
 from lab.records.program import Ended
@@ -73,7 +73,6 @@ def fault_of(ended: Ended | None, refused: list[Refused], source: str) -> Fault 
     if ended is None:
         return None
     plain = explain_fault(ended, rows=_ROWS)
-    here = (Site(ended.line, "fails here"),) if ended.line else ()
     found = next((r for r in reversed(refused) if r.message[:200] == ended.message[:200]), None)
     try:
         why = explain(found, source) if found else None
@@ -81,9 +80,9 @@ def fault_of(ended: Ended | None, refused: list[Refused], source: str) -> Fault 
         logging.getLogger(__name__).exception("%s was not explained", ended.type)
         why = None
     if why is None:
-        return Fault(ended.type, ended.message, ended.line, plain.explanation, plain.repair, here)
+        return Fault(ended.type, ended.message, ended.line, plain.explanation, plain.repair)
     text = f"It was raised in {ended.module}. {why.text}" if ended.module else why.text
-    return Fault(ended.type, ended.message, ended.line, text, why.repair or plain.repair, why.sites or here)
+    return Fault(ended.type, ended.message, ended.line, text, why.repair or plain.repair, why.sites)
 
 
 def explain(refused: Refused, source: str) -> Explained | None:
@@ -110,7 +109,9 @@ def _view(refused: Refused, source: str) -> Explained | None:
             f" The new shape joins dimension {first} with dimension {second}, but they are no neighbours in memory: "
             f"a step along dimension {first} is {record.stride[first]} elements, and would have to be {wanted}."
         )
-    text += f" {because[:1].upper()}{because[1:]} made the strides so. reshape would copy {bytes_text(record.copy_bytes)}."
+    text += (
+        f" {because[:1].upper()}{because[1:]} made the strides so. reshape would copy {bytes_text(record.copy_bytes)}."
+    )
     sites = _sites((record.cause_line, "strides from here", state.label), (refused.line, "fails here", state.label))
     return Explained(text, "Use reshape (it copies where it must), or .contiguous() before view.", sites)
 
@@ -171,7 +172,12 @@ def _numel(refused: Refused, source: str) -> Explained | None:
     if not refused.states:
         return None
     state = refused.states[0]
-    sizes = [v for value in refused.plain for v in (value if isinstance(value, (list, tuple)) else (value,)) if isinstance(v, int)]
+    sizes = [
+        v
+        for value in refused.plain
+        for v in (value if isinstance(value, (list, tuple)) else (value,))
+        if isinstance(v, int)
+    ]
     count, known = state.numel, 1
     for size in sizes:
         known *= 1 if size == -1 else size
@@ -188,15 +194,29 @@ def _dtypes(refused: Refused, source: str) -> Explained | None:
     rare = sorted(typed, key=lambda s: str(s.dtype) == "torch.float32")
     for state in rare[:3]:
         born = state.first(lambda s: all(p.dtype is not s.dtype for p in s.parents)) or state
-        at = f" since line {born.line} ({born.op})" if born.line and born.op else f" since line {born.line}" if born.line else ""
+        at = (
+            f" since line {born.line} ({born.op})"
+            if born.line and born.op
+            else f" since line {born.line}"
+            if born.line
+            else ""
+        )
         said.append(f"{state.label} is {dtype_of(state)}{at}")
         if born.line and born.line != refused.line:
             sites.append(Site(born.line, f"{dtype_of(state)} from here", state.label))
     sites.append(Site(refused.line or 0, "fails here", refused.op))
     text = f"{refused.op} does not convert between dtypes: {', '.join(said)}. Additions and other elementwise operations promote, products of matrices do not."
     first = rare[0]
-    to = "float()" if str(first.dtype) in ("torch.float64", "torch.int64", "torch.float16", "torch.bfloat16") else f"to({dtype_of(typed[-1])})"
-    return Explained(text, f"Convert where it begins: {first.label}.{to}." if first.name else f"Convert one of them, such as .{to}.", tuple(s for s in sites if s.line))
+    to = (
+        "float()"
+        if str(first.dtype) in ("torch.float64", "torch.int64", "torch.float16", "torch.bfloat16")
+        else f"to({dtype_of(typed[-1])})"
+    )
+    return Explained(
+        text,
+        f"Convert where it begins: {first.label}.{to}." if first.name else f"Convert one of them, such as .{to}.",
+        tuple(s for s in sites if s.line),
+    )
 
 
 def _devices(refused: Refused, source: str) -> Explained | None:
@@ -209,7 +229,7 @@ def _devices(refused: Refused, source: str) -> Explained | None:
         text += " meta is a device of its own: shapes without data."
     away = next((s for s in placed if s.device == "meta"), placed[0])
     repair = (
-        f"Make {away.label} with data: leave device=\"meta\" out, or use to_empty(device=...) and load values."
+        f'Make {away.label} with data: leave device="meta" out, or use to_empty(device=...) and load values.'
         if away.device == "meta"
         else "Move the model once, and every batch: x = x.to(device). A tensor's .to returns a new tensor."
     )
@@ -245,7 +265,11 @@ def _written_expanded(refused: Refused, source: str) -> Explained | None:
 
 def _negative_stride(refused: Refused, source: str) -> Explained | None:
     name = refused.array
-    lines = [(line, value) for line, value in assigned_lines(ast.parse(source), name) if not refused.line or line <= refused.line]
+    lines = [
+        (line, value)
+        for line, value in assigned_lines(ast.parse(source), name)
+        if not refused.line or line <= refused.line
+    ]
     line = lines[-1][0] if name and lines else None
     if lines and isinstance(lines[-1][1], ast.Call) and not _flips(lines[-1][1]):
         line = lines[-1][0]
@@ -283,8 +307,14 @@ def _index(refused: Refused, source: str) -> Explained | None:
     largest, rows = refused.largest[index.number], table.shape[0]
     if largest < rows:
         return None
-    text = f"{index.label}{_on(index.line)} holds the index {largest}; {_shaped(table, refused)} has rows 0 to {rows - 1}."
-    return Explained(text, f"Give the table at least {largest + 1} rows, or check how the indices are made.", _births(refused, [index, table]))
+    text = (
+        f"{index.label}{_on(index.line)} holds the index {largest}; {_shaped(table, refused)} has rows 0 to {rows - 1}."
+    )
+    return Explained(
+        text,
+        f"Give the table at least {largest + 1} rows, or check how the indices are made.",
+        _births(refused, [index, table]),
+    )
 
 
 def _target_class(refused: Refused, source: str) -> Explained | None:
@@ -293,7 +323,11 @@ def _target_class(refused: Refused, source: str) -> Explained | None:
     if index is None or scores is None or refused.largest[index.number] < scores.shape[1]:
         return None
     text = f"{index.label}{_on(index.line)} holds class {refused.largest[index.number]}; {_shaped(scores, refused)} scores the classes 0 to {scores.shape[1] - 1}."
-    return Explained(text, "Count classes from 0, and give the last layer as many outputs as there are classes.", _births(refused, [index, scores]))
+    return Explained(
+        text,
+        "Count classes from 0, and give the last layer as many outputs as there are classes.",
+        _births(refused, [index, scores]),
+    )
 
 
 def _channels(refused: Refused, source: str) -> Explained | None:
@@ -313,14 +347,28 @@ def _cat(refused: Refused, source: str) -> Explained | None:
     if len(refused.states) < 2:
         return None
     first = refused.states[0]
-    odd = next((s for s in refused.states[1:] if s.shape != first.shape and (refused.op == "stack" or _differ(first, s))), None)
+    odd = next(
+        (s for s in refused.states[1:] if s.shape != first.shape and (refused.op == "stack" or _differ(first, s))), None
+    )
     if odd is None:
         return None
     dims = [d for d, (m, n) in enumerate(zip(first.shape, odd.shape, strict=False)) if m != n]
-    where = f" They differ in dimension{'s' * (len(dims) > 1)} {', '.join(map(str, dims))}." if dims and len(first.shape) == len(odd.shape) else ""
-    rule = "stack needs equal shapes" if refused.op == "stack" else f"{refused.op} needs equal sizes in all dimensions but the one that is joined"
+    where = (
+        f" They differ in dimension{'s' * (len(dims) > 1)} {', '.join(map(str, dims))}."
+        if dims and len(first.shape) == len(odd.shape)
+        else ""
+    )
+    rule = (
+        "stack needs equal shapes"
+        if refused.op == "stack"
+        else f"{refused.op} needs equal sizes in all dimensions but the one that is joined"
+    )
     text = f"{rule}: {_shaped(first, refused)}, {_shaped(odd, refused)}.{where}"
-    return Explained(text, "Pad or cut them to equal sizes first." if dims else "Bring both to the same number of dimensions.", _births(refused, [odd, first]))
+    return Explained(
+        text,
+        "Pad or cut them to equal sizes first." if dims else "Bring both to the same number of dimensions.",
+        _births(refused, [odd, first]),
+    )
 
 
 def _differ(a: State, b: State) -> bool:
@@ -329,8 +377,11 @@ def _differ(a: State, b: State) -> bool:
 
 def _listed(refused: Refused) -> Explained | None:
     """Nothing more is known than what went in."""
-    shaped = _unique([s for s in refused.states])
-    if not shaped or not re.search(r"shape|size|dimension|dim |channels|expected .*D|out of range|broadcast|batch|elements|normalized", refused.message):
+    shaped = _unique(list(refused.states))
+    if not shaped or not re.search(
+        r"shape|size|dimension|dim |channels|expected .*D|out of range|broadcast|batch|elements|normalized",
+        refused.message,
+    ):
         return None
     text = f"Into {refused.op} went {', '.join(_shaped(s, refused) for s in shaped)}."
     return Explained(text, "", _births(refused, shaped[:3]))
@@ -340,11 +391,20 @@ _ANSWERS: tuple[tuple[str, Callable[[Refused, str], Explained | None]], ...] = (
     (r"view size is not compatible", _view),
     (r"stride in the given numpy array is negative", _negative_stride),
     (r"can't convert np\.ndarray of type|byte order not supported|not a supported", _array_dtype),
-    (r"expected .* same dtype|must have the same dtype|expected scalar type|have the same dtype|Input type .* and (weight|bias) type", _dtypes),
+    (
+        r"expected .* same dtype|must have the same dtype|expected scalar type|have the same dtype|Input type .* and (weight|bias) type",
+        _dtypes,
+    ),
     (r"is not on the expected device|same device|at least two devices|Expected all tensors", _devices),
     (r"single memory location", _written_expanded),
-    (r"cannot be multiplied|size mismatch, got|inconsistent tensor size|Expected size for first two dimensions|batch1|must match.*matmul", _matmul),
-    (r"must match the size of tensor b|not broadcastable|must match the existing size|shape mismatch|The size of tensor|doesn't match the broadcast shape", _elementwise),
+    (
+        r"cannot be multiplied|size mismatch, got|inconsistent tensor size|Expected size for first two dimensions|batch1|must match.*matmul",
+        _matmul,
+    ),
+    (
+        r"must match the size of tensor b|not broadcastable|must match the existing size|shape mismatch|The size of tensor|doesn't match the broadcast shape",
+        _elementwise,
+    ),
     (r"is invalid for input of size|invalid for input", _numel),
     (r"index out of range|out of bounds", _index),
     (r"Target .* is out of bounds", _target_class),

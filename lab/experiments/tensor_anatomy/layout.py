@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def broken_pair(shape: Sequence[int], stride: Sequence[int], asked: Sequence[int
         cuts.add(count)
     before = runs(shape, stride)
     done = 1
-    for group, after in zip(before, before[1:], strict=False):
+    for group, after in pairwise(before):
         done *= math.prod(shape[dim] for dim in group)
         if done not in cuts:
             second = after[0]

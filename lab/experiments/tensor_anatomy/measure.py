@@ -12,7 +12,7 @@ from lab.experiments.tensor_anatomy.panels import data, devices, numpy_bridge, p
 from lab.experiments.tensor_anatomy.schema import Params, Result
 from lab.experiments.tensor_anatomy.watch import assemble
 from lab.experiments.tensor_anatomy.watch.checks import ProgramChecks
-from lab.experiments.tensor_anatomy.watch.trace import TensorTrace
+from lab.experiments.tensor_anatomy.watch.tensor_trace import TensorTrace
 from lab.instruments.describing.assigned import assigned_names
 from lab.program import run as program
 from lab.torch_private import require

@@ -43,5 +43,7 @@ def stride(result: Result, name: str) -> float:
 
 def error_of(result: Result, what: str, dtype: str, how: str, size: int) -> float:
     """The relative error of one row."""
-    rows = zip(result.errors.what, result.errors.dtype, result.errors.how, result.errors.size, result.errors.error, strict=True)
+    rows = zip(
+        result.errors.what, result.errors.dtype, result.errors.how, result.errors.size, result.errors.error, strict=True
+    )
     return next(error for *key, error in rows if tuple(key) == (what, dtype, how, size))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.contract import Finding, by_level
-from lab.experiments.tensor_anatomy.findings import numbers, panels, program, shapes
+from lab.experiments.tensor_anatomy.findings import panels, program, rounding, shapes
 from lab.experiments.tensor_anatomy.schema import OF_PROGRAM, Result
 
 MOST = 5
@@ -17,4 +17,4 @@ def explain(result: Result) -> tuple[Finding, ...]:
     return tuple(by_level([*told, *program.facts(result)])[:MOST])
 
 
-_NOTES = shapes.NOTES | numbers.NOTES | program.NOTES
+_NOTES = shapes.NOTES | rounding.NOTES | program.NOTES

@@ -13,9 +13,20 @@ def _promotion(result: Result) -> Iterator[Finding]:
     pair = next(p for p in result.promotion if (p.a, p.b) == (a, b))
     if pair.result:
         other = f" NumPy gives {pair.numpy}." if pair.numpy and pair.numpy != pair.result else ""
-        yield Finding(level="fact", title=f"{a} + {b} = {pair.result}", text=f"Measured by adding two tensors with dimensions.{other}", evidence={"result": pair.result})
+        yield Finding(
+            level="fact",
+            title=f"{a} + {b} = {pair.result}",
+            text=f"Measured by adding two tensors with dimensions.{other}",
+            evidence={"result": pair.result},
+        )
     else:
-        yield Finding(level="surprise", title=f"{a} + {b} is refused", text=pair.reason, evidence={"result": "refused"}, repair="Convert one of them first.")
+        yield Finding(
+            level="surprise",
+            title=f"{a} + {b} is refused",
+            text=pair.reason,
+            evidence={"result": "refused"},
+            repair="Convert one of them first.",
+        )
     works = [p for p in result.promotion if p.result]
     told = [p for p in works if p.documented]
     agree = sum(p.result == p.documented for p in told)
@@ -36,11 +47,25 @@ def _promotion(result: Result) -> Iterator[Finding]:
         )
     wrapped = next((t for t in result.tiers if "uint8" in t.expression), None)
     if wrapped and wrapped.value.startswith("[44"):
-        yield Finding(level="surprise", title="A Python number does not widen the format", text=f"{wrapped.expression} gives {wrapped.value}: {wrapped.why}.", evidence={"value": wrapped.value})
+        yield Finding(
+            level="surprise",
+            title="A Python number does not widen the format",
+            text=f"{wrapped.expression} gives {wrapped.value}: {wrapped.why}.",
+            evidence={"value": wrapped.value},
+        )
 
 
 def _precision(result: Result) -> Iterator[Finding]:
-    rows = list(zip(result.errors.what, result.errors.dtype, result.errors.how, result.errors.size, result.errors.error, strict=True))
+    rows = list(
+        zip(
+            result.errors.what,
+            result.errors.dtype,
+            result.errors.how,
+            result.errors.size,
+            result.errors.error,
+            strict=True,
+        )
+    )
     sums = {how: error for what, dtype, how, _, error in rows if what == "sum" and dtype == "float32"}
     if sums.get("sequential", 0) > 3 * sums.get("torch", 0) > 0:
         yield Finding(
@@ -49,8 +74,16 @@ def _precision(result: Result) -> Iterator[Finding]:
             text="Relative error against float64 of the same float32 numbers, added one after the other and as torch adds them.",
             evidence={"sequential": sums["sequential"], "torch": sums["torch"]},
         )
-    own = {size: error for what, dtype, how, size, error in rows if what == "product" and dtype == "bfloat16" and how == "own"}
-    wide = {size: error for what, dtype, how, size, error in rows if what == "product" and dtype == "bfloat16" and how == "float32"}
+    own = {
+        size: error
+        for what, dtype, how, size, error in rows
+        if what == "product" and dtype == "bfloat16" and how == "own"
+    }
+    wide = {
+        size: error
+        for what, dtype, how, size, error in rows
+        if what == "product" and dtype == "bfloat16" and how == "float32"
+    }
     both = sorted(own.keys() & wide.keys())
     if len(both) > 1 and own[both[-1]] > 3 * wide[both[-1]]:
         k = both[-1]
@@ -69,9 +102,25 @@ def _precision(result: Result) -> Iterator[Finding]:
             text=f"256 + 1 rounds back to 256, for bfloat16 has 8 significant bits. float16 stops at {stops['float16']:,.0f}, float32 at {stops['float32']:,.0f}.",
             evidence={"bfloat16": stops["bfloat16"], "float16": stops["float16"]},
         )
-    narrow = {dtype: value for what, dtype, _, _, value in zip(result.errors.what, result.errors.dtype, result.errors.how, result.errors.size, result.errors.value, strict=True) if what == "sum"}
+    narrow = {
+        dtype: value
+        for what, dtype, _, _, value in zip(
+            result.errors.what,
+            result.errors.dtype,
+            result.errors.how,
+            result.errors.size,
+            result.errors.value,
+            strict=True,
+        )
+        if what == "sum"
+    }
     if narrow.get("float16") == float("inf"):
-        yield Finding(level="warning", title="The sum does not fit into float16", text="It is larger than 65,504, the largest float16, and came out infinite.", evidence={"largest": 65504})
+        yield Finding(
+            level="warning",
+            title="The sum does not fit into float16",
+            text="It is larger than 65,504, the largest float16, and came out infinite.",
+            evidence={"largest": 65504},
+        )
 
 
 def _numpy(result: Result) -> Iterator[Finding]:
@@ -88,10 +137,21 @@ def _numpy(result: Result) -> Iterator[Finding]:
         )
     constant = next((row for row in result.bridges if "read-only" in row.call), None)
     if constant and constant.shares:
-        yield Finding(level="warning", title="A read-only array can be written through torch", text=f"{constant.call}: {constant.error}.", evidence={"changed": True}, repair="torch.tensor(array) copies.")
+        yield Finding(
+            level="warning",
+            title="A read-only array can be written through torch",
+            text=f"{constant.call}: {constant.error}.",
+            evidence={"changed": True},
+            repair="torch.tensor(array) copies.",
+        )
     refused = [row for row in result.bridges if row.shares is None and ":" in row.error]
     if refused:
-        yield Finding(level="fact", title=f"{len(refused)} are refused", text="; ".join(f"{row.call}" for row in refused) + ".", evidence={"refused": len(refused)})
+        yield Finding(
+            level="fact",
+            title=f"{len(refused)} are refused",
+            text="; ".join(f"{row.call}" for row in refused) + ".",
+            evidence={"refused": len(refused)},
+        )
 
 
 def _devices(result: Result) -> Iterator[Finding]:
@@ -165,7 +225,12 @@ def _data(result: Result) -> Iterator[Finding]:
         )
     image = next((row for row in result.data if row.data == "image"), None)
     if image and image.dtype == "uint8":
-        yield Finding(level="fact", title="Images come as bytes", text="uint8 from 0 to 255 with channels last; a model wants floats with channels first.", evidence={"dtype": image.dtype})
+        yield Finding(
+            level="fact",
+            title="Images come as bytes",
+            text="uint8 from 0 to 255 with channels last; a model wants floats with channels first.",
+            evidence={"dtype": image.dtype},
+        )
 
 
 PANELS: dict[str, Callable[[Result], Iterator[Finding]]] = {

@@ -139,7 +139,9 @@ def _caught(result: Result) -> Iterator[Finding]:
 
 def _composite_copies(result: Result) -> Iterator[Finding]:
     """``reshape`` and its kind decide while they run."""
-    undecided = [line for line in result.lines if line.op in ("reshape", "flatten", "contiguous", "ravel") and line.line]
+    undecided = [
+        line for line in result.lines if line.op in ("reshape", "flatten", "contiguous", "ravel") and line.line
+    ]
     copied = [line for line in undecided if line.kind == "new memory" and line.new_bytes]
     if copied:
         first = copied[0]
@@ -173,7 +175,9 @@ def _written_through(result: Result) -> Iterator[Finding]:
 def _einsum(result: Result) -> Iterator[Finding]:
     for found in result.einsums[:1]:
         arithmetic = [op for op in found.operations if op not in MOVES]
-        close = f" The loops in float64 differ by at most {found.difference:.1e}." if found.difference is not None else ""
+        close = (
+            f" The loops in float64 differ by at most {found.difference:.1e}." if found.difference is not None else ""
+        )
         yield Finding(
             level="fact",
             title=f"{found.equation} became {', '.join(found.operations) or 'nothing'}",
@@ -184,12 +188,30 @@ def _einsum(result: Result) -> Iterator[Finding]:
         )
 
 
-MOVES = {"permute", "view", "unsqueeze", "squeeze", "transpose", "diagonal", "reshape", "expand", "alias", "as_strided", "_unsafe_view", "select", "t"}
+MOVES = {
+    "permute",
+    "view",
+    "unsqueeze",
+    "squeeze",
+    "transpose",
+    "diagonal",
+    "reshape",
+    "expand",
+    "alias",
+    "as_strided",
+    "_unsafe_view",
+    "select",
+    "t",
+}
 """Operations of an einsum that compute nothing."""
 
 
 def _promoted(result: Result) -> Iterator[Finding]:
-    wide = [line for line in result.lines if line.promoted_from and line.dtype == "float64" and "float32" in line.promoted_from]
+    wide = [
+        line
+        for line in result.lines
+        if line.promoted_from and line.dtype == "float64" and "float32" in line.promoted_from
+    ]
     if wide:
         line = wide[0]
         yield Finding(

@@ -39,11 +39,15 @@ def image_steps(device: str) -> Iterator[DataStep]:
     scaled = first.float() / 255
     yield _step("image", ".float() / 255", scaled, f"from {scaled.min():.2f} to {scaled.max():.2f}")
     normal = (scaled - scaled.mean((1, 2), keepdim=True)) / scaled.std((1, 2), keepdim=True).clamp_min(1e-6)
-    yield _step("image", "normalised by channel", normal, "mean 0 in each channel; (3, 1, 1) is repeated over the pixels")
+    yield _step(
+        "image", "normalised by channel", normal, "mean 0 in each channel; (3, 1, 1) is repeated over the pixels"
+    )
     batch = torch.stack([normal, normal.flip(2)])
     yield _step("image", "torch.stack([image, image.flip(2)])", batch, "a batch in front: N, C, H, W")
     with torch.no_grad():
-        yield _step("image", "nn.Conv2d(3, 8, 3)(batch)", nn.Conv2d(3, 8, 3, device=device)(batch), "8 channels, no border")
+        yield _step(
+            "image", "nn.Conv2d(3, 8, 3)(batch)", nn.Conv2d(3, 8, 3, device=device)(batch), "8 channels, no border"
+        )
 
 
 def swap(device: str) -> Swap:
@@ -73,7 +77,12 @@ def text_steps(seed: int, device: str) -> Iterator[DataStep]:
     ids = vocabulary()
     letters = {i: c for c, i in ids.items()}
     tokens = torch.tensor([[ids[c] for c in TEXT]], device=device)
-    yield _step("text", "torch.tensor([[ids[c] for c in text]])", tokens, f"{TEXT!r}: {tokens[0, :6].tolist()} … of {len(ids)} characters")
+    yield _step(
+        "text",
+        "torch.tensor([[ids[c] for c in text]])",
+        tokens,
+        f"{TEXT!r}: {tokens[0, :6].tolist()} … of {len(ids)} characters",
+    )
     torch.manual_seed(seed)
     embedding, head = nn.Embedding(len(ids), 16, device=device), nn.Linear(16, len(ids), device=device)
     with torch.no_grad():
@@ -84,7 +93,9 @@ def text_steps(seed: int, device: str) -> Iterator[DataStep]:
             last = head(embedding(tokens))[:, -1]
             new = last.argmax(-1, keepdim=True)
             tokens = torch.cat([tokens, new], dim=1)
-            what = f"new id {new.item()} is {letters[int(new)]!r}; the scores {list(last.shape)} of the last place decide"
+            what = (
+                f"new id {new.item()} is {letters[int(new)]!r}; the scores {list(last.shape)} of the last place decide"
+            )
             yield _step("text", f"torch.cat([tokens, new], 1), time {number + 1}", tokens, what)
     shown = "".join(letters[int(i)] for i in tokens[0])
     yield _step("text", "''.join(letters[i] for i in tokens[0])", tokens[0], f"{shown!r}: the model is untrained")
@@ -93,7 +104,9 @@ def text_steps(seed: int, device: str) -> Iterator[DataStep]:
 def table_steps(device: str) -> Iterator[DataStep]:
     """Numbers to one float tensor, words to ids, and one row a sample."""
     numbers = torch.tensor([row[1:] for row in ROWS], device=device)
-    yield _step("table", "torch.tensor(number columns)", numbers, f"{', '.join(COLUMNS[1:])}: one float32 for all columns")
+    yield _step(
+        "table", "torch.tensor(number columns)", numbers, f"{', '.join(COLUMNS[1:])}: one float32 for all columns"
+    )
     names = sorted({row[0] for row in ROWS})
     cities = torch.tensor([names.index(row[0]) for row in ROWS], device=device)
     yield _step("table", "torch.tensor(ids of the city)", cities, f"{cities.tolist()} for {[row[0] for row in ROWS]}")
@@ -102,7 +115,12 @@ def table_steps(device: str) -> Iterator[DataStep]:
     features = torch.cat([numbers, hot.float()], dim=1)
     yield _step("table", "torch.cat([numbers, hot.float()], 1)", features, "a row a sample, a column a feature")
     scaled = (features - features.mean(0)) / features.std(0)
-    yield _step("table", "(x - x.mean(0)) / x.std(0)", scaled, f"each column by itself: ({features.shape[1]},) is repeated over {list(features.shape)}")
+    yield _step(
+        "table",
+        "(x - x.mean(0)) / x.std(0)",
+        scaled,
+        f"each column by itself: ({features.shape[1]},) is repeated over {list(features.shape)}",
+    )
 
 
 def _step(data: str, call: str, tensor: torch.Tensor, shows: str) -> DataStep:

@@ -103,7 +103,11 @@ def _read_only() -> Bridge:
         warnings.simplefilter("always")
         tensor = torch.from_numpy(array)
     tensor[0] = 7
-    told = "a warning, once a process; then the constant array changes" if said else "no warning any more; the constant array changes"
+    told = (
+        "a warning, once a process; then the constant array changes"
+        if said
+        else "no warning any more; the constant array changes"
+    )
     return Bridge("torch.from_numpy(read-only array)", float(array[0]) == 7.0, _dtype(tensor), told)
 
 

@@ -61,7 +61,9 @@ def exact(x: torch.Tensor) -> float:
     return x.double().sum().item()
 
 
-def _row(what: str, dtype: str, how: str, size: int, value: float, true: float) -> tuple[str, str, str, int, float, float, float]:
+def _row(
+    what: str, dtype: str, how: str, size: int, value: float, true: float
+) -> tuple[str, str, str, int, float, float, float]:
     return what, dtype, how, size, abs(value - true) / abs(true), value, true
 
 

@@ -119,7 +119,9 @@ def writing_lines(tree: ast.AST, names: set[str]) -> list[int]:
                 found.append(node.lineno)
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="fill" | "sort" | "put" | "partition")):
                 found += [node.lineno] if name in names else []
-            case ast.Call(func=ast.Attribute(attr="copyto" | "put" | "place" | "shuffle"), args=[ast.Name(id=name), *_]):
+            case ast.Call(
+                func=ast.Attribute(attr="copyto" | "put" | "place" | "shuffle"), args=[ast.Name(id=name), *_]
+            ):
                 found += [node.lineno] if name in names else []
             case ast.Call(keywords=given):
                 outs = [k.value.id for k in given if k.arg == "out" and isinstance(k.value, ast.Name)]

@@ -9,7 +9,7 @@ import torch
 from lab.experiments.tensor_anatomy.layout import asked_shape, broken_pair, flat_positions, runs
 from lab.experiments.tensor_anatomy.watch.shapes import PROMOTES, expanded_inputs
 from lab.experiments.tensor_anatomy.watch.states import State, dtype_of
-from lab.experiments.tensor_anatomy.watch.trace import Refused, Row, TensorTrace
+from lab.experiments.tensor_anatomy.watch.tensor_trace import Refused, Row, TensorTrace
 from lab.instruments.describing.assigned import AssignedNames
 from lab.instruments.describing.names import named_tensors
 from lab.instruments.describing.values import is_readable
@@ -55,7 +55,9 @@ def _line(row: Row, assigned: AssignedNames) -> Line:
     )
 
 
-def storage_records(trace: TensorTrace, lines: tuple[Line, ...], scope: dict[str, Any], ended: dict[str, State]) -> Storages:
+def storage_records(
+    trace: TensorTrace, lines: tuple[Line, ...], scope: dict[str, Any], ended: dict[str, State]
+) -> Storages:
     """Pieces of memory that a row or a name refers to."""
     named: dict[int, list[str]] = {}
     held: dict[int, torch.Tensor] = {}
@@ -128,7 +130,12 @@ def refusal_of(refused: Refused) -> Refusal | None:
     if refused.op != "view" or not refused.states or "view size is not compatible" not in refused.message:
         return None
     state = refused.states[0]
-    sizes = [v for value in refused.plain for v in (value if isinstance(value, (list, tuple)) else (value,)) if isinstance(v, int)]
+    sizes = [
+        v
+        for value in refused.plain
+        for v in (value if isinstance(value, (list, tuple)) else (value,))
+        if isinstance(v, int)
+    ]
     asked = asked_shape(sizes, state.numel)
     if asked is None:
         return None

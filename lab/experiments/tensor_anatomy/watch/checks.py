@@ -15,7 +15,7 @@ from lab.experiments.tensor_anatomy.einsum import read_einsum
 from lab.experiments.tensor_anatomy.watch import arrays as numpy_side
 from lab.experiments.tensor_anatomy.watch import shapes, values
 from lab.experiments.tensor_anatomy.watch.states import State
-from lab.experiments.tensor_anatomy.watch.trace import Call, Checks, Row, TensorTrace
+from lab.experiments.tensor_anatomy.watch.tensor_trace import Call, Checks, Row, TensorTrace
 from lab.instruments.describing.names import named_tensors
 from lab.records.tensors import Einsum, Note
 
@@ -63,12 +63,24 @@ class ProgramChecks(Checks):
         if len(lines) < 1000:
             lines.append(call.line)
         target = next((state for state in call.states if state is row.state), row.state)
-        if call.op in ("setitem", "add_", "mul_", "sub_", "fill_", "copy_", "div_") and target.op == "getitem" and target.kind == "new memory" and target.line == call.line:
+        if (
+            call.op in ("setitem", "add_", "mul_", "sub_", "fill_", "copy_", "div_")
+            and target.op == "getitem"
+            and target.kind == "new memory"
+            and target.line == call.line
+        ):
             self.copied_index.add(call.line)
         for shared in self.trace.arrays.shared:
             if shared.storage == row.state.storage and not shared.writeable:
-                evidence = {"array": shared.name or "the array", "tensor": row.state.label, "shared_on_line": shared.line}
-                sites = (Site(call.line or 0, "written here", row.state.label), Site(shared.line or 0, "shared here", shared.name))
+                evidence = {
+                    "array": shared.name or "the array",
+                    "tensor": row.state.label,
+                    "shared_on_line": shared.line,
+                }
+                sites = (
+                    Site(call.line or 0, "written here", row.state.label),
+                    Site(shared.line or 0, "shared here", shared.name),
+                )
                 self.add(Note("read-only written", call.line, evidence, tuple(s for s in sites if s.line)))
 
     def add(self, note: Note) -> None:
@@ -81,7 +93,13 @@ class ProgramChecks(Checks):
 
     def finish(self, tree: ast.Module, scope: dict[str, Any], ended: dict[str, State]) -> tuple[Note, ...]:
         """Everything, with what can only be said at the end."""
-        late = [*self._lost(tree), *self._chained(tree), *self._aliases(ended), *self._arrays(tree, scope), *self._held(scope)]
+        late = [
+            *self._lost(tree),
+            *self._chained(tree),
+            *self._aliases(ended),
+            *self._arrays(tree, scope),
+            *self._held(scope),
+        ]
         for note in late:
             self.add(note)
         return tuple(note for note in self.notes.values() if self._stands(note, tree))
@@ -105,7 +123,9 @@ class ProgramChecks(Checks):
     def _chained(self, tree: ast.Module) -> Iterator[Note]:
         for line, target in shapes.chained_assignments(tree):
             if line in self.copied_index:
-                yield Note("copy written", line, {"target": target, "changed": 0}, (Site(line, "writes into a copy", target),))
+                yield Note(
+                    "copy written", line, {"target": target, "changed": 0}, (Site(line, "writes into a copy", target),)
+                )
 
     def _aliases(self, ended: dict[str, State]) -> Iterator[Note]:
         """Entries of one list that are the same memory, with writes in between; arrays that were taken more than once."""
@@ -138,7 +158,11 @@ class ProgramChecks(Checks):
         for shared, before, after in self.trace.arrays.outside:
             names = {shared.name} if shared.name else set()
             array = shared.array()
-            names |= {name for name, value in scope.items() if value is array or (numpy_side.is_array(value) and _shares(value, array))}
+            names |= {
+                name
+                for name, value in scope.items()
+                if value is array or (numpy_side.is_array(value) and _shares(value, array))
+            }
             lines = numpy_side.writing_lines(tree, names)
             between = [at for at in lines if (before or 0) <= at <= (after or 1 << 30)]
             line = (between or lines or [None])[-1]
@@ -146,7 +170,11 @@ class ProgramChecks(Checks):
                 continue
             told.add((shared.storage, line))
             tensors = [name for name, state in self.trace.naming.bound.items() if state.storage == shared.storage]
-            evidence = {"array": sorted(names)[0] if names else "an array", "tensors": tensors, "between": [before, after]}
+            evidence = {
+                "array": sorted(names)[0] if names else "an array",
+                "tensors": tensors,
+                "between": [before, after],
+            }
             sites = (Site(line, "written without torch", evidence["array"]),) if line else ()
             sites += (Site(shared.line, "memory shared here"),) if shared.line and shared.line != line else ()
             yield Note("outside write", line, evidence, sites)
@@ -165,7 +193,10 @@ class ProgramChecks(Checks):
                 tensors = [name for name, state in self.trace.naming.bound.items() if state.storage == shared.storage]
                 if line > (shared.line or 0) and uses and tensors:
                     evidence = {"array": shared.name, "tensors": tensors}
-                    sites = (Site(line, "a new array from here", shared.name), Site(shared.line or line, "shared here", tensors[0]))
+                    sites = (
+                        Site(line, "a new array from here", shared.name),
+                        Site(shared.line or line, "shared here", tensors[0]),
+                    )
                     yield Note("array rebound", line, evidence, sites)
 
     def _held(self, scope: dict[str, Any]) -> Iterator[Note]:
@@ -180,10 +211,20 @@ class ProgramChecks(Checks):
         for entries in users.values():
             bytes_held = entries[0][1].untyped_storage().nbytes()
             used = sum(t.numel() * t.element_size() for _, t, _ in {id(e[1]): e for e in entries}.values())
-            if bytes_held >= _LARGE_BYTES and used * 10 <= bytes_held and all(t.grad_fn is None for _, t, _ in entries) and not any(0 in s.stride for _, _, s in entries):
+            if (
+                bytes_held >= _LARGE_BYTES
+                and used * 10 <= bytes_held
+                and all(t.grad_fn is None for _, t, _ in entries)
+                and not any(0 in s.stride for _, _, s in entries)
+            ):
                 name, _, state = entries[0]
                 evidence = {"tensor": name, "used_bytes": used, "held_bytes": bytes_held, "op": state.op}
-                yield Note("large memory held", state.line, evidence, (Site(state.line, "view made here", name),) if state.line else ())
+                yield Note(
+                    "large memory held",
+                    state.line,
+                    evidence,
+                    (Site(state.line, "view made here", name),) if state.line else (),
+                )
 
 
 def _shares(a: Any, b: Any) -> bool:
@@ -194,7 +235,9 @@ def _adds_to_itself(tree: ast.Module, line: int | None) -> bool:
     """``x = x + y`` on this line."""
     for node in ast.walk(tree):
         match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.BinOp(left=left, right=right)) if node.lineno == line:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.BinOp(left=left, right=right)) if (
+                node.lineno == line
+            ):
                 return any(isinstance(side, ast.Name) and side.id == name for side in (left, right))
     return False
 

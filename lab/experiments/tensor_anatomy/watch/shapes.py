@@ -11,7 +11,7 @@ import torch
 from lab.contract import Site
 from lab.experiments.tensor_anatomy.layout import broadcast, permutation
 from lab.experiments.tensor_anatomy.watch.states import State
-from lab.experiments.tensor_anatomy.watch.trace import Call, Row
+from lab.experiments.tensor_anatomy.watch.tensor_trace import Call, Row
 from lab.experiments.tensor_anatomy.watch.values import readable
 from lab.records.tensors import Note
 
@@ -28,7 +28,23 @@ ELEMENTWISE = {
     *COMPARES,
 }  # fmt: skip
 PROMOTES = ELEMENTWISE | {"cat", "stack", "concat", "hstack", "vstack"}
-_SPREADS = {"unsqueeze", "getitem", "view", "reshape", "expand", "keepdim", "mean", "sum", "amax", "amin", "max", "min", "norm", "std", "var"}
+_SPREADS = {
+    "unsqueeze",
+    "getitem",
+    "view",
+    "reshape",
+    "expand",
+    "keepdim",
+    "mean",
+    "sum",
+    "amax",
+    "amin",
+    "max",
+    "min",
+    "norm",
+    "std",
+    "var",
+}
 
 
 def expanded_inputs(op: str, inputs: tuple[State, ...]) -> tuple[State, ...]:
@@ -103,7 +119,9 @@ def read_again(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
         "swapped": swapped, "wrong": wrong, "elements": result.numel(),
         "got": result.flatten()[:6].tolist(), "transposed": tensor.permute(order).flatten()[:6].tolist(),
     }  # fmt: skip
-    yield Note("read again", call.line, evidence, (Site(call.line or 0, "read again here", state.label),) if call.line else ())
+    yield Note(
+        "read again", call.line, evidence, (Site(call.line or 0, "read again here", state.label),) if call.line else ()
+    )
 
 
 def squeezed_batch(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
@@ -115,7 +133,12 @@ def squeezed_batch(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
     if len(gone) < 2 or gone[0] != 0 or not isinstance(result, torch.Tensor):
         return
     evidence = {"tensor": state.label, "shape": list(state.shape), "result": list(result.shape), "removed": gone}
-    yield Note("batch squeezed", call.line, evidence, (Site(call.line or 0, "dimension 0 gone", state.label),) if call.line else ())
+    yield Note(
+        "batch squeezed",
+        call.line,
+        evidence,
+        (Site(call.line or 0, "dimension 0 gone", state.label),) if call.line else (),
+    )
 
 
 def both_formats(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:

@@ -51,7 +51,8 @@ class State:
 
     def back(self) -> Iterator[State]:
         """This and what it came from, nearest first."""
-        todo, seen = [self], set()
+        todo: list[State] = [self]
+        seen: set[int] = set()
         while todo and len(seen) < 5000:
             state = todo.pop(0)
             if id(state) in seen:

@@ -9,17 +9,53 @@ import torch
 
 from lab.contract import Site
 from lab.experiments.tensor_anatomy.watch.states import dtype_of
-from lab.experiments.tensor_anatomy.watch.trace import Call, Row
+from lab.experiments.tensor_anatomy.watch.tensor_trace import Call, Row
 from lab.instruments.describing.values import is_readable
 from lab.records.tensors import Note
 
 MOST = 1 << 20
 """Elements of a tensor that is looked at."""
 _SMALL_INTEGERS = (torch.uint8, torch.int8, torch.int16)
-_WRAPS = {"add", "sub", "rsub", "mul", "neg", "add_", "sub_", "mul_", "matmul", "mm", "iadd", "isub", "imul", "radd", "rmul"}
+_WRAPS = {
+    "add",
+    "sub",
+    "rsub",
+    "mul",
+    "neg",
+    "add_",
+    "sub_",
+    "mul_",
+    "matmul",
+    "mm",
+    "iadd",
+    "isub",
+    "imul",
+    "radd",
+    "rmul",
+}
 ADDS = {"add_", "sub_", "iadd", "isub"}
 _SUMS = {"add", "sub", "radd"}
-_GROWS = {"mul", "add", "sub", "exp", "pow", "square", "matmul", "mm", "bmm", "linear", "sum", "mul_", "add_", "rmul", "div", "einsum", "cumsum", "norm", "prod"}
+_GROWS = {
+    "mul",
+    "add",
+    "sub",
+    "exp",
+    "pow",
+    "square",
+    "matmul",
+    "mm",
+    "bmm",
+    "linear",
+    "sum",
+    "mul_",
+    "add_",
+    "rmul",
+    "div",
+    "einsum",
+    "cumsum",
+    "norm",
+    "prod",
+}
 _CASTS = {"to", "type", "byte", "char", "short", "int", "long", "half", "bfloat16", "float"}
 
 
@@ -87,7 +123,12 @@ def cast_wrapped(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
                 "dtype": str(result.dtype).removeprefix("torch."), "low": limits.min, "high": limits.max,
                 "value": float(numbers.flatten()[at]), "got": int(result.flatten()[at]), "elements": int(beyond.sum()),
             }  # fmt: skip
-            yield Note("cast out of range", call.line, evidence, _sites((call.line, "converted here", "", evidence["value"], evidence["got"])))
+            yield Note(
+                "cast out of range",
+                call.line,
+                evidence,
+                _sites((call.line, "converted here", "", evidence["value"], evidence["got"])),
+            )
 
 
 def overflowed(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
@@ -165,7 +206,13 @@ def cut_fraction(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
     else:
         return
     state = call.states[0]
-    evidence = {"value": float(value), "got": int(value), "elements": count, "dtype": dtype_of(state), "target": state.label}
+    evidence = {
+        "value": float(value),
+        "got": int(value),
+        "elements": count,
+        "dtype": dtype_of(state),
+        "target": state.label,
+    }
     born = state.first(lambda s: all(p.dtype is not s.dtype for p in s.parents))
     sites = _sites((call.line, "cut here", state.label, evidence["value"], evidence["got"]))
     if born and born.line and born.line != call.line:

@@ -23,14 +23,16 @@ from lab.experiments.tensor_anatomy.watch.states import State, States, usable
 from lab.instruments.describing.modules import ModulePath
 
 ROWS, STEPS = 2_000, 200_000
-READS = frozenset(
-    "size stride dim ndimension item tolist numel nelement data_ptr storage_offset element_size is_contiguous type_as "
-    "is_floating_point is_complex is_signed get_device __len__ __repr__ __format__ __bool__ __float__ __int__ __index__ "
-    "__contains__ __hash__ __set__ _set_grad_enabled requires_grad_ retain_grad backward register_hook storage "
-    "untyped_storage is_inference is_nonzero equal allclose __deepcopy__ __reduce_ex__ has_names _is_view is_shared "
-    "_record_function_enter_new _record_function_exit._RecordFunction _has_compatible_shallow_copy_type "
-    "__dlpack_device__ can_cast result_type promote_types is_same_size is_pinned is_tensor is_storage".split()
-)
+READS = {
+    *("size", "stride", "dim", "ndimension", "item", "tolist", "numel", "nelement", "data_ptr", "storage_offset",),
+    *("element_size", "is_contiguous", "type_as", "is_floating_point", "is_complex", "is_signed", "get_device",),
+    *("__len__", "__repr__", "__format__", "__bool__", "__float__", "__int__", "__index__", "__contains__",),
+    *("__hash__", "__set__", "_set_grad_enabled", "requires_grad_", "retain_grad", "backward", "register_hook",),
+    *("storage", "untyped_storage", "is_inference", "is_nonzero", "equal", "allclose", "__deepcopy__", "__reduce_ex__",),
+    *("has_names", "_is_view", "is_shared", "_record_function_enter_new", "_record_function_exit._RecordFunction",),
+    *("_has_compatible_shallow_copy_type", "__dlpack_device__", "can_cast", "result_type", "promote_types",),
+    *("is_same_size", "is_pinned", "is_tensor", "is_storage",),
+}  # fmt: skip
 """They make no tensor and change none."""
 VIEW_GETTERS = {"T", "mT", "H", "mH", "real", "imag", "data"}
 EXPORTS = {"numpy", "__array__"}
@@ -205,9 +207,7 @@ class TensorTrace(TorchFunctionMode):
         results = tensors_in((result,))[:16]
         rows = [self._row(call, t, written, (number, len(results))) for number, t in enumerate(results)]
         seen = {id(t) for t in results}
-        rows += [
-            self._row(call, t, written, (0, 1)) for t, _ in _distinct(written)[:16] if id(t) not in seen
-        ]
+        rows += [self._row(call, t, written, (0, 1)) for t, _ in _distinct(written)[:16] if id(t) not in seen]
         if written and self.arrays.shared:
             self.arrays.written({state.storage for _, state in written})
         self._imported(call, results)
@@ -232,7 +232,17 @@ class TensorTrace(TorchFunctionMode):
                 tensor, call.line, call.op, kind, (before,), call.module
             )
             own = state.name or before.name
-            return Row(call.line, call.op, kind, state, 0, tuple(n for n in shares if n != own), call.module, call.states, which)
+            return Row(
+                call.line,
+                call.op,
+                kind,
+                state,
+                0,
+                tuple(n for n in shares if n != own),
+                call.module,
+                call.states,
+                which,
+            )
         kind = "view" if known else "new memory"
         state = self.states.made(tensor, call.line, call.op, kind, call.states, call.module)
         taken = tensor.untyped_storage().nbytes() if strided and not known and not tensor.is_meta else 0
@@ -246,7 +256,11 @@ class TensorTrace(TorchFunctionMode):
             call.op, call.line, call.module, type(error).__name__, str(error)[:4000], call.states, plain,
         )  # fmt: skip
         for tensor, state, _ in call.inputs:
-            if tensor.dtype in (torch.int64, torch.int32) and 0 < tensor.numel() <= 1 << 20 and tensor.device.type == "cpu":
+            if (
+                tensor.dtype in (torch.int64, torch.int32)
+                and 0 < tensor.numel() <= 1 << 20
+                and tensor.device.type == "cpu"
+            ):
                 found.largest[state.number] = int(tensor.max())
         given = next((value for value in (*call.args, *call.kwargs.values()) if numpy_side.is_array(value)), None)
         if given is not None:

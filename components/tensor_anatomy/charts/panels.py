@@ -41,8 +41,13 @@ def promotion_chart(
     kinds = ["the left one", "the right one", "another one", "refused"]
     colours = [hues["leaf-fill"], hues["output-fill"], hues["saved-fill"], hues["function-fill"]]
     base = alt.Chart(rows).encode(
-        x=alt.X("b:N", sort=order, title="right operand", axis=alt.Axis(orient="top", labelAngle=-45, labelLimit=80)),
-        y=alt.Y("a:N", sort=order, title="left operand"),
+        x=alt.X(
+            "b:N",
+            sort=order,
+            title="right operand",
+            axis=alt.Axis(orient="top", labelAngle=-45, labelLimit=80, labelOverlap=False),
+        ),
+        y=alt.Y("a:N", sort=order, title="left operand", axis=alt.Axis(labelOverlap=False)),
         tooltip=[alt.Tooltip("why", title="measured"), alt.Tooltip("numpy", title="NumPy")],
     )
     cells = base.mark_rect(stroke=hues["frame"]).encode(

@@ -73,8 +73,7 @@ class Figure {
       code.append(...pieces.map(([kind, piece]) => element("span", kind, piece)))
       row.append(element("span", "number", number), code)
       if (mark) {
-        const chip = row.appendChild(button(`chip kind-${slug(mark.kind)}`, mark.text, `line ${number}: ${mark.text}. Go there`, () => this.toLine(number)))
-        if (mark.count > 1) chip.append(` × ${mark.count}`)
+        row.append(button(`chip kind-${slug(mark.kind)}`, mark.text, `line ${number}: ${mark.text}${mark.count > 1 ? `, ${mark.count} operations` : ""}. Go there`, () => this.toLine(number)))
         row.classList.add("linked")
         row.addEventListener("click", () => this.toLine(number))
       }

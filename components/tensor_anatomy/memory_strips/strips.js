@@ -38,12 +38,18 @@ export function drawStrips(stage, data, bound, step, atEnd) {
     if (!pieces.has(place.storage)) pieces.set(place.storage, [])
     pieces.get(place.storage).push([name, tensor, place])
   }
-  const order = [...pieces.keys()].sort((a, b) => (b === step?.storage) - (a === step?.storage) || a - b)
+  const order = [...pieces.keys()].sort((a, b) => a - b), at = order.indexOf(step?.storage)
+  if (at >= PIECES) order.splice(PIECES - 1, 0, ...order.splice(at, 1))
   stage.replaceChildren()
   if (!order.length) part(stage, "p", "empty", "No name stands for a tensor here.")
   for (const number of order.slice(0, PIECES)) {
     const wide = Math.max(stage.clientWidth, 320) - 24
     stage.append(drawPiece(number, data.storages[number], pieces.get(number).slice(0, NAMES), step, atEnd, wide))
+  }
+  const current = stage.querySelector(".current")
+  if (current) {
+    const above = current.offsetTop - stage.offsetTop
+    if (above < stage.scrollTop || above + current.offsetHeight > stage.scrollTop + stage.clientHeight) stage.scrollTop = above - 12
   }
   if (order.length > PIECES) part(stage, "p", "empty", `${order.length - PIECES} more pieces of memory`)
 }

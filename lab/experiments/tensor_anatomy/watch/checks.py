@@ -54,7 +54,7 @@ class ProgramChecks(Checks):
         for row in rows:
             if row.kind == "in place" and row.state.storage is not None:
                 self._wrote(call, row)
-            elif call.op in shapes.LOST:
+            elif call.op in shapes.LOST and call.direct:
                 same = self.returned.get((call.line, call.op), True)
                 self.returned[call.line, call.op] = same and row.kind == "same object"
 

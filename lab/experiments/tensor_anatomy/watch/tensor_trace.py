@@ -36,6 +36,7 @@ READS = {
 """They make no tensor and change none."""
 VIEW_GETTERS = {"T", "mT", "H", "mH", "real", "imag", "data"}
 EXPORTS = {"numpy", "__array__"}
+_PASSED_THROUGH = ("watch/tensor_trace.py", "torch/overrides.py", "torch/_tensor.py")
 
 
 @dataclass(eq=False)
@@ -49,6 +50,8 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     inputs: list[tuple[torch.Tensor, State, int | None]]
+    direct: bool = True
+    """The program itself called it, not a module or a function of the library on its behalf."""
     before: Any = None
     """What a check kept from before."""
 
@@ -168,6 +171,12 @@ class TensorTrace(TorchFunctionMode):
             frame = frame.f_back
         return frame.f_lineno if frame else None
 
+    def _is_direct(self) -> bool:
+        frame: types.FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename.endswith(_PASSED_THROUGH):
+            frame = frame.f_back
+        return frame is not None and frame.f_code.co_filename == self._file
+
     def _read(self, func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if name in ("is_contiguous", "item"):
             call = self._guard(lambda: self._begin(func, name, args, kwargs))
@@ -196,7 +205,9 @@ class TensorTrace(TorchFunctionMode):
             state = self.states.of(tensor, line)
             self.naming.name(tensor, state)
             inputs.append((tensor, state, torch_private.version(tensor)))
-        call = Call(func, short_name(name), line, self._modules.current() or "", args, kwargs, inputs)
+        call = Call(
+            func, short_name(name), line, self._modules.current() or "", args, kwargs, inputs, self._is_direct()
+        )
         self._checks.begin(call)
         return call
 

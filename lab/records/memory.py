@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.contract import Fault
+from lab.records.memory_plan import CheckpointPlan
 from lab.records.program import Said
 
 CATEGORY_TEXTS = {
@@ -503,5 +504,8 @@ class MemoryResult(Said):
     """With fixed and with expandable segments."""
     message: OomMessage | None
     """The pasted message, taken apart."""
+    plan: CheckpointPlan | None
+    plan_reason: str
+    """Why there is none; empty otherwise."""
     device: str
     fault: Fault | None

@@ -57,11 +57,11 @@ def blocks_of(model: nn.Module) -> dict[str, nn.Module]:
     return {paths[block]: block for chain in block_lists(model) for block in chain.children()}
 
 
-def are_equal(blocks: nn.Module) -> bool:
-    """Whether all parts are of one class, with parameters of the same names, shapes and dtypes."""
+def are_equal(*blocks: nn.Module) -> bool:
+    """Whether all are of one class, with parameters of the same names, shapes and dtypes."""
     kinds = {
         (type(part), *((name, p.shape, p.dtype, p.requires_grad) for name, p in part.named_parameters()))
-        for part in blocks.children()
+        for part in blocks
     }
     return len(kinds) == 1
 

@@ -133,7 +133,18 @@ def _bare_result(params: Params, highest: Peak, reason: str, error: SubjectError
         fault=error.fault if error else None,
         predicted=params.predict,
         **dict.fromkeys(
-            ("phase_peaks", "step_ends", "runs", "changes", "saved", "dtypes", "kept", "skipped", "allocator_models"),
+            (
+                "phase_peaks",
+                "step_ends",
+                "runs",
+                "changes",
+                "saved",
+                "dtypes",
+                "kept",
+                "skipped",
+                "allocator_models",
+                "on_cuda",
+            ),
             (),
         ),
         **dict.fromkeys(
@@ -149,7 +160,9 @@ def _bare_result(params: Params, highest: Peak, reason: str, error: SubjectError
             ),
             0,
         ),
-        **dict.fromkeys(("unseen_reason", "step_s_reason", "prediction_reason", "allocator_reason", "plan_reason"), reason),
+        **dict.fromkeys(
+            ("unseen_reason", "step_s_reason", "prediction_reason", "allocator_reason", "plan_reason"), reason
+        ),
         **dict.fromkeys(
             (
                 "unseen_bytes",

@@ -11,7 +11,6 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
@@ -25,7 +24,7 @@ from lab.torch_private import FakeMode, operator
 from lab.workloads.checkpointing import are_equal, blocks_of
 
 _REPEATS = 5
-_ATTENTION = operator("aten._scaled_dot_product_flash_attention_for_cpu.default")
+_ATTENTION = operator("aten._scaled_dot_product_flash_attention_for_cpu.default").overloadpacket
 
 
 class NoPlanError(Exception):
@@ -86,17 +85,10 @@ def _shared(model: nn.Module, calls: Mapping[str, list[float]], of: Any, steps: 
     numbers = {path: number for number, path in enumerate(blocks)}
     alike: dict[str, list[str]] = {}
     for path in calls:
-        first = next((other for other in alike if are_equal(_Pair(blocks[other], blocks[path]))), path)
+        first = next((other for other in alike if are_equal(blocks[other], blocks[path])), path)
         alike.setdefault(first, []).append(path)
     costs = {path: statistics.median(of(calls[p]) for p in same) for same in alike.values() for path in same}
     return [Priced(numbers[path], path, costs[path]) for path in calls]
-
-
-class _Pair:
-    """What ``are_equal`` looks at."""
-
-    def __init__(self, *modules: nn.Module) -> None:
-        self.children = lambda: iter(modules)
 
 
 class _Windows(NamedTuple):

@@ -26,6 +26,7 @@ from lab.experiments.memory_timeline.blocks import NoPlanError
 from lab.experiments.memory_timeline.clock import step_seconds
 from lab.experiments.memory_timeline.depth import extrapolated
 from lab.experiments.memory_timeline.fitting import largest_batch, shards
+from lab.experiments.memory_timeline.on_cuda import cuda_differences
 from lab.experiments.memory_timeline.oom_message import taken_apart
 from lab.experiments.memory_timeline.planning import checkpoint_plan
 from lab.experiments.memory_timeline.price import Price, priced
@@ -89,7 +90,7 @@ class _Measurement:
             ("prediction", "bare_peak_bytes", "oom", "allocator", "extrapolation", "fit", "plan")
         )
         self.parts["message"] = taken_apart(params.message) if params.message else None
-        self.parts |= dict.fromkeys(("runs", "changes", "allocator_models"), ()) | dict.fromkeys(
+        self.parts |= dict.fromkeys(("runs", "changes", "allocator_models", "on_cuda"), ()) | dict.fromkeys(
             ("prediction_reason", "unseen_reason", "plan_reason"), ""
         )
 
@@ -104,7 +105,8 @@ class _Measurement:
             self.parts["prediction"] = assemble.prediction(prediction, None if self.predicted else chosen)
         self.parts["bare_peak_bytes"], self.parts["unseen_reason"] = self._bare(chosen)
         if not chosen.fault:
-            self.parts["allocator_models"] = allocator_models(prediction or chosen)
+            self.parts["allocator_models"] = models_of = allocator_models(prediction or chosen)
+            self.parts["on_cuda"] = cuda_differences(self.params, chosen, models_of)
             if self.params.peak_only:
                 self.price.skipped += [
                     Skipped(name, "Only the peak was asked for.") for name in ("settings beside it", OOM)
@@ -310,7 +312,9 @@ class _Measurement:
                 continue
             tracked = self._tracked(params, fake, setting.name)
             if tracked and not tracked.fault:
-                found.append(assemble.change(setting, tracked.peak_bytes, against, self.params.card_bytes, measured=not fake))
+                found.append(
+                    assemble.change(setting, tracked.peak_bytes, against, self.params.card_bytes, measured=not fake)
+                )
         found = priced(self.params, found, self.price)
         return tuple(sorted(found, key=lambda change: -change.saving_bytes))
 

@@ -27,7 +27,9 @@ def _plan(result: Result) -> Iterator[Finding]:
             "optimizer state, and the inside of one block. A smaller batch or lower precision acts on those."
         )
         evidence = {"budget_bytes": plan.budget_bytes, "least_bytes": plan.least_bytes}
-        yield Finding(level="warning", title="No choice of blocks stays within the budget", text=text, evidence=evidence)
+        yield Finding(
+            level="warning", title="No choice of blocks stays within the budget", text=text, evidence=evidence
+        )
         return
     chosen, every = plan.runs[0], plan_run(plan, "every block")
     if not chosen.segments or every is None or not chosen.within or chosen.modelled_peak_bytes != chosen.peak_bytes:
@@ -46,7 +48,11 @@ def _plan(result: Result) -> Iterator[Finding]:
 def _text(plan: CheckpointPlan, chosen: PlanRun) -> str:
     share = (chosen.recomputed_cost or 0) / plan.forward_cost
     numbers = numbers_text(block.number for block in plan.blocks if block.checkpointed)
-    how = "Run so, its peak is the modelled one to the byte" if plan.measured else "Predicted so, its peak is the modelled one"
+    how = (
+        "Run so, its peak is the modelled one to the byte"
+        if plan.measured
+        else "Predicted so, its peak is the modelled one"
+    )
     return (
         f"Blocks {numbers} run twice, {share:.0%} of the blocks' forward in {plan.unit}; no cheaper choice of whole blocks stays "
         f"within the budget. {how}."

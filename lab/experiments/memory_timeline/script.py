@@ -194,7 +194,9 @@ def _own(params: Params) -> str:
     found = ""
     if params.checkpoint != "none":
         parts = (checkpointing.is_list, checkpointing.is_list_of_blocks, checkpointing.lists_below)
-        found = _FIND_BLOCKS.format(sources="\n\n".join(inspect.getsource(part) for part in parts)) + _checkpointed(params)
+        found = _FIND_BLOCKS.format(sources="\n\n".join(inspect.getsource(part) for part in parts)) + _checkpointed(
+            params
+        )
     return f"\n{params.code.rstrip()}\n{found}{_OWN_BATCH}"
 
 

@@ -73,7 +73,7 @@ def block_count(params: Params) -> int:
     with program.torch_defaults(params.seed, params.device), FakeMode():
         made = _own(params, None).training.task.model
         chain = _one_list(made)
-        return len(list(chain.children())) if chain is not None and are_equal(chain) else 0
+        return len(list(chain.children())) if chain is not None and are_equal(*chain.children()) else 0
 
 
 def _own(params: Params, blocks: int | None) -> Subject:

@@ -46,14 +46,25 @@ def frontier_chart(plan: CheckpointPlan, theme: Theme) -> Any:
         alt.Chart(pd.DataFrame(points)).mark_point(filled=True, opacity=1, size=110, color=ink).encode(
             x=x, y=y, tooltip=[alt.Tooltip("name", title="choice"), alt.Tooltip("exact", title="peak"), alt.Tooltip("modelled", title="by the sum")],
         ),
-        alt.Chart(pd.DataFrame(points)).mark_text(align="left", dx=9, dy=-9, fontSize=13, color=ink).encode(x=x, y=y, text="name:N"),
     ]  # fmt: skip
+    for above in (True, False):  # every block and √n are level, and may be close
+        named = [row for row in points if ("√n" not in row["name"]) == above]
+        if named:
+            text = alt.Chart(pd.DataFrame(named)).mark_text(
+                align="left", dx=9, dy=-10 if above else 14, fontSize=13, color=ink
+            )
+            layers.append(text.encode(x=x, y=y, text="name:N"))
     if plan.budget_bytes <= 1.15 * most:
         at = pd.DataFrame(
             [{"size": plan.budget_bytes / scale, "text": f"budget {short_bytes_text(plan.budget_bytes)}"}]
         )
         rule = alt.Chart(at).mark_rule(strokeDash=[7, 4], strokeWidth=2, color=ink)
-        layers.insert(0, rule.encode(x=x, tooltip=alt.Tooltip("text", title="")))
+        label = alt.Chart(at).mark_text(align="left", baseline="top", dx=6, fontSize=13, color=ink)
+        layers = [
+            rule.encode(x=x, tooltip=alt.Tooltip("text", title="")),
+            *layers,
+            label.encode(x=x, y=alt.value(2), text="text:N"),
+        ]
     return alt.layer(*layers).properties(height=300, description=_described(plan))
 
 

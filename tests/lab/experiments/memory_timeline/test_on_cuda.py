@@ -32,9 +32,9 @@ def test_without_dropout_there_is_no_mask():
 
 
 def test_normalization_is_float32_under_autocast():
-    code = DROPOUT.replace("nn.Dropout(0.5)", "nn.LayerNorm(512)")
+    code = DROPOUT.replace("nn.Dropout(0.5)", "nn.LayerNorm(512)").replace("128, ", "2048, ")
     params = Params(model="own", code=code, optimizer="sgd", steps=1, precision="bf16_autocast")
-    assert rows(params)["float32 under autocast"] == 2 * 128 * 512
+    assert rows(params)["float32 under autocast"] == 2 * 2048 * (512 + 2)  # the result, a mean and a deviation a row
     assert "float32 under autocast" not in rows(replace(params, precision="fp32"))
 
 

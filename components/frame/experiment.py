@@ -27,6 +27,7 @@ from components.frame.page_state import PageState
 from components.frame.predict import answer, ask, covered, predict_toggle
 from components.frame.running import Outcome, measure, run_button, status
 from components.frame.share_link import lesson_of
+from components.frame.splitter import splitter
 from components.frame.style import dim, page_style
 from components.frame.take_away import device_name, footer, interview_desk, show_the_code, the_idea
 from components.navigation import prefix_of
@@ -132,22 +133,24 @@ def experiment_page(
         page_bar(state.key("bar"), link_left_out=link.left_out, heard=state.heard, keys=keys or {})
     _about(state, about, outcome)
     with st.container(key="page-body"):
-        left, right = st.columns([5, 8], gap="medium")
+        left, right = st.columns([5, 8], gap="small")
     hidden = covered(state, lesson)
+    with right:
+        standing = st.container(key="page-status", horizontal=True, vertical_alignment="center")
+        figure, more, details = (st.container(key=f"page-{name}") for name in ("figure", "more", "details"))
     with left:
         _controls(state, outcome, lesson, in_sight)
-        aside = _aside(state, outcome, lesson, hidden)
-    with right:
-        with st.container(key="page-status", horizontal=True, vertical_alignment="center"):
-            status(state, outcome)
-            pin_button(state, outcome)
-        figure, details = st.container(key="page-figure"), st.container(key="page-details")
-        with figure:
-            if hidden and lesson:
-                ask(state, lesson)
-            side = Side(outcome.shown, state.key("b")) if outcome.shown and not hidden else None
-            held = pinned(state)
-            yield ExperimentPage(state, side, Side(held, state.key("a")) if held else None, aside, details)
+        aside = _aside(state, outcome, lesson, hidden, more)
+        splitter(state.key("splitter"))
+    with standing:  # after the editor: a rerun from here must not lose what was typed
+        status(state, outcome)
+        pin_button(state, outcome)
+    with right, figure:
+        if hidden and lesson:
+            ask(state, lesson)
+        side = Side(outcome.shown, state.key("b")) if outcome.shown and not hidden else None
+        held = pinned(state)
+        yield ExperimentPage(state, side, Side(held, state.key("a")) if held else None, aside, details)
     the_idea(state)
     show_the_code(state, outcome.shown)
     interview_desk(state, lesson, state.lessons)
@@ -184,6 +187,7 @@ def _controls(state: PageState, outcome: Outcome, lesson: Lesson | None, in_sigh
             )
         else:
             run_button(state)
+    with st.container(key="page-knobs"):
         controls(state, in_sight)
 
 
@@ -215,8 +219,11 @@ def _presets(state: PageState, lesson: Lesson | None) -> None:
         predict_toggle(state)
 
 
-def _aside(state: PageState, outcome: Outcome, lesson: Lesson | None, hidden: bool) -> DeltaGenerator:
-    """Faults, the page's own texts about the run, the answer to a prediction, the findings."""
+def _aside(
+    state: PageState, outcome: Outcome, lesson: Lesson | None, hidden: bool, more: DeltaGenerator
+) -> DeltaGenerator:
+    """Faults, the page's own texts about the run, the answer to a prediction, the findings; ``more``: place for those
+    that do not stand beside the figure."""
     if outcome.problem:
         st.warning(outcome.problem)
     found = outcome.shown.findings if outcome.shown and not hidden else ()
@@ -233,7 +240,7 @@ def _aside(state: PageState, outcome: Outcome, lesson: Lesson | None, hidden: bo
         if outcome.shown and not hidden:
             if outcome.shown.state == "done":  # a part may lack what the answer is read from
                 answer(state, lesson, outcome.shown.result)
-            findings(state, found)
+            findings(state, found, more)
     return aside
 
 

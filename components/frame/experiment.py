@@ -26,7 +26,7 @@ from components.frame.page_bar import page_bar, presenting
 from components.frame.page_state import PageState
 from components.frame.predict import answer, ask, covered, predict_toggle
 from components.frame.running import Outcome, measure, run_button, status
-from components.frame.share_link import lesson_of
+from components.frame.share_link import lesson_of, slug
 from components.frame.splitter import splitter
 from components.frame.style import dim, page_style
 from components.frame.take_away import device_name, footer, interview_desk, show_the_code, the_idea
@@ -203,8 +203,9 @@ def _marks(state: PageState, outcome: Outcome, fault: Fault | None) -> list[dict
 def _presets(state: PageState, lesson: Lesson | None) -> None:
     if not state.lessons:
         return
-    key, titles = state.key("preset"), {item.title: item for item in state.lessons}
-    st.session_state[key] = lesson.title if lesson else None
+    titles = {item.title: item for item in state.lessons}
+    # A key of its own for each: that the browser still shows another one is not a choice.
+    key = state.revised_key(f"preset-{slug(lesson.title) if lesson else 'own'}")
     with st.container(horizontal=True, vertical_alignment="center"):
         st.selectbox(
             "Preset",

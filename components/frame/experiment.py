@@ -204,8 +204,9 @@ def _presets(state: PageState, lesson: Lesson | None) -> None:
     if not state.lessons:
         return
     titles = {item.title: item for item in state.lessons}
-    # A key of its own for each: that the browser still shows another one is not a choice.
+    # A key of its own for each state: that the browser still shows another one is not a choice.
     key = state.revised_key(f"preset-{slug(lesson.title) if lesson else 'own'}")
+    state.set("preset-key", key)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.selectbox(
             "Preset",
@@ -215,9 +216,17 @@ def _presets(state: PageState, lesson: Lesson | None) -> None:
             key=key,
             placeholder="Your own program" if state.offers_program else "Your own settings",
             label_visibility="collapsed",
-            on_change=lambda: state.choose(titles[st.session_state[key]]) if st.session_state[key] else None,
+            on_change=_choose,
+            args=(state, key),
         )
         predict_toggle(state)
+
+
+def _choose(state: PageState, key: str) -> None:
+    """``key``: of the selector that was used. Streamlit also calls this for one that is no longer drawn."""
+    lesson = next((item for item in state.lessons if item.title == st.session_state[key]), None)
+    if lesson and key == state.get("preset-key"):
+        state.choose(lesson)
 
 
 def _aside(

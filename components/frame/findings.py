@@ -92,7 +92,7 @@ def _offer_edits(state: PageState, finding: Finding, key: str) -> None:
 
 def diff_text(edits: Sequence[Edit]) -> str:
     """Each edit as the old line behind "-" and the new ones behind "+"."""
-    parts = ([f"- {edit.old}", *(f"+ {line}" for line in edit.new.split("\n"))] for edit in edits)
+    parts = ([f"- {edit.old}", *(f"+ {line}" for line in edit.new.split("\n") if edit.new)] for edit in edits)
     return "\n".join(line for part in parts for line in part)
 
 

@@ -15,7 +15,7 @@ from lab.contract import Report, knobs
 from lab.experiments.autograd_graph.classic import classic_dot
 from lab.experiments.autograd_graph.faults import fault_of
 from lab.experiments.autograd_graph.findings import candidates
-from lab.experiments.autograd_graph.findings.tested import asks_for_backward, errors_of
+from lab.experiments.autograd_graph.findings.tested import asks_for_backward, errors_of, starts_of
 from lab.experiments.autograd_graph.schema import Params, Result
 from lab.instruments.describing.assigned import assigned_names
 from lab.instruments.graph.book import Graph
@@ -60,6 +60,7 @@ def run(params: Params, report: Report) -> Result:
         device=params.device,
         asked=asks_for_backward(result),
         errors=errors_of(result),
+        starts=starts_of(result),
         seconds_left=lambda: _SHARE_OF_ALL * limits.wall_s - (time.perf_counter() - started),
     )
     return replace(result, repairs=trial.repairs(edits))

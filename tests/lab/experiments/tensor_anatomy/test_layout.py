@@ -50,7 +50,7 @@ def wrong_positions(forget_offset: bool) -> int:
     wrong = 0
     for tensor in strided(400):
         shown = tensor[..., 1:] if tensor.shape[-1] > 1 else tensor
-        offset = 0 if forget_offset else shown.storage_offset()
+        offset = 0 if forget_offset else int(shown.storage_offset())
         at = flat_positions(shown.shape, shown.stride(), offset)
         wrong += not torch.equal(in_memory(shown)[at].reshape(shown.shape), shown)
     return wrong

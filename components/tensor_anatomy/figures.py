@@ -62,7 +62,7 @@ def _refusal(result: TensorResult) -> None:
         for dim, (size, step) in enumerate(zip(refusal.shape, refusal.stride, strict=True))
     ]
     with st.expander(
-        f"Why view({', '.join(map(str, refusal.asked))}) was refused on line {refusal.line}", expanded=True
+        f"Why view({', '.join(map(str, refusal.asked_shape))}) was refused on line {refusal.line}", expanded=True
     ):
         st.table(pd.DataFrame(rows).set_index("dimension"))
 

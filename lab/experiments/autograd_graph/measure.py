@@ -18,6 +18,7 @@ from lab.experiments.autograd_graph.findings import candidates
 from lab.experiments.autograd_graph.findings.tested import asks_for_backward, errors_of, starts_of
 from lab.experiments.autograd_graph.schema import Params, Result
 from lab.instruments.describing.assigned import assigned_names
+from lab.instruments.describing.names import failed_scopes
 from lab.instruments.graph.book import Graph
 from lab.instruments.graph.cuts import SeenCut
 from lab.instruments.graph.program_trace import ProgramTrace
@@ -76,6 +77,7 @@ def _run_once(params: Params, report: Report) -> Result:
         with trace:
             ran = program.run_typed(params, share=0.7, names=names)
         seconds = time.perf_counter() - started
+        trace.ended_in = failed_scopes(ran.error, program.FILE)
         report(0.5, "reading the graph")
         collects = gc.isenabled()
         gc.disable()  # tens of thousands of records, none of them garbage

@@ -12,6 +12,7 @@ python     Python itself, and what a program may do here
 
 from __future__ import annotations
 
+import difflib
 import re
 import types
 from collections.abc import Sequence
@@ -51,6 +52,8 @@ def explain_fault(cause: Ended | BaseException, *, rows: Sequence[Row] = (), rec
     explanation, repair = explanation_of(ended, rows=rows, record=record)
     if ended.module:
         explanation = f"It was raised in {ended.module}. {explanation}".rstrip()
+    if ended.meant:
+        explanation = f"{explanation} Did you mean {ended.meant}?".strip()
     return Fault(ended.type, ended.message, ended.line, explanation, repair)
 
 
@@ -78,7 +81,26 @@ def end_of(error: BaseException) -> Ended:
     ):
         message += f" ({WORKERS})"
     line = line if isinstance(line, int) else program_line(error.__traceback__)
-    return Ended(name, message, line, failing_module(error.__traceback__))
+    return Ended(name, message, line, failing_module(error.__traceback__), _meant(error))
+
+
+def _meant(error: BaseException) -> str:
+    """The name nearest to the one that was not found. Looks into nothing that the program defines."""
+    name, known = getattr(error, "name", None), []
+    if isinstance(error, AttributeError) and error.obj is not None:
+        owner = error.obj if isinstance(error.obj, types.ModuleType) else type(error.obj)
+        is_own = getattr(owner, "__module__", "") == "__main__"
+        known = [] if is_own else dir(owner)
+    elif isinstance(error, NameError) and (last := _last_frame(error.__traceback__)):
+        known = [*last.f_locals, *last.f_globals]
+    found = difflib.get_close_matches(name, [k for k in known if type(k) is str], 1, 0.75) if type(name) is str else []
+    return found[0] if found else ""
+
+
+def _last_frame(trace: types.TracebackType | None) -> types.FrameType | None:
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace.tb_frame if trace else None
 
 
 def _passed_through(trace: types.TracebackType | None, file: str) -> bool:

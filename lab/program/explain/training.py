@@ -2,7 +2,48 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from lab.program.explain.row import Row
+from lab.records.program import Ended
+
+
+def _state_dict(ended: Ended, record: Any) -> tuple[str, str] | None:
+    """What differs: names that are missing or too many, a prefix that all of them share, shapes."""
+    listed = {kind: _keys(kind, ended.message) for kind in ("Missing", "Unexpected")}
+    missing, more = listed["Missing"], listed["Unexpected"]
+    shapes = re.findall(
+        r"size mismatch for (\S+): .*?torch\.Size\((\[.*?\])\) from checkpoint, .*?torch\.Size\((\[.*?\])\)",
+        ended.message,
+    )
+    prefix = next((m.removesuffix(f) for m in more for f in missing if m.endswith(f".{f}")), "")
+    if prefix and all(key.startswith(prefix) for key in more):
+        return (
+            f"Every key of the state dict begins with {prefix!r}, and the names of this module do not: it was saved from a model that "
+            "held this one.",
+            f"Take it off: {{k.removeprefix({prefix!r}): v for k, v in state.items()}}.",
+        )
+    told = [f"{name} is {saved} in the state dict and {here} in the module" for name, saved, here in shapes[:3]]
+    told += [f"the state dict lacks {_several(missing)}"] if missing else []
+    told += [f"it holds {_several(more)}, which the module has not"] if more else []
+    if not told:
+        return None
+    text = "; ".join(told)
+    return (
+        f"{text[0].upper() if not shapes else text[0]}{text[1:]}.",
+        "Build the module with the settings it was saved with.",
+    )
+
+
+def _keys(kind: str, message: str) -> list[str]:
+    found = re.search(rf"{kind} key\(s\) in state_dict: (.*)", message)
+    return re.findall(r'"([^"]+)"', found[1]) if found else []
+
+
+def _several(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
 
 TRAINING = (
     Row(
@@ -75,6 +116,7 @@ TRAINING = (
         r"Error\(s\) in loading state_dict",
         "The names or shapes in the state dict are not those of this module.",
         "Build the module with the settings it was saved with; a prefix such as module. is removed from every key first.",
+        deeper=_state_dict,
     ),
     Row(
         r"cannot assign (module|parameters?) before Module.__init__\(\) call",

@@ -259,7 +259,7 @@ def test_a_link_brings_what_is_held_as_a(fake):
     run(at)
     link = query(at)
     assert link == {"ex-rate": "2.0", "ex.a": "1"}
-    other = visit(**link)
+    other = visit(live=True, **link)
     assert {"figure ex-a: 1.0625", "figure ex-b: 17.0"} <= set(texts(other))
     other.button(key="ex-unpin").click()
     run(other)

@@ -30,7 +30,8 @@ copyreg csv dataclasses datetime decimal difflib dis encodings.ascii encodings.i
 encodings.unicode_escape encodings.utf_16 encodings.utf_32 enum errno fnmatch fractions functools gc getpass glob graphlib
 gettext hashlib heapq hmac html importlib importlib.metadata importlib.util inspect io itertools json keyword linecache
 locale logging logging.config logging.handlers math multiprocessing
-multiprocessing.pool multiprocessing.queues multiprocessing.synchronize numbers operator os pathlib pickle platform pprint queue random re
+multiprocessing.pool multiprocessing.popen_fork multiprocessing.popen_spawn_posix multiprocessing.queues
+multiprocessing.synchronize numbers operator os pathlib pickle platform pprint queue random re
 reprlib resource secrets shutil signal stat statistics string struct sys tempfile textwrap threading time timeit token tokenize
 traceback types typing unicodedata unittest unittest.mock uuid warnings weakref zlib _strptime
 """)

@@ -157,6 +157,8 @@ class HookRow:
     fired: int = 0
     """Calls of it in the measured pass."""
     identity: int = 0
+    number: int = 0
+    """Which of those with the same path, kind and line."""
 
 
 @dataclass(frozen=True)
@@ -370,5 +372,3 @@ class AnatomyResult(Said):
     repairs: tuple[TestedEdit, ...] = ()
     cut: int = 0
     """Rows beyond the limit."""
-
-

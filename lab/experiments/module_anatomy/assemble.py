@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -212,7 +213,9 @@ def optimizer_rows(census: Census, watch: ModuleWatch) -> tuple[OptimizerRow, ..
     everyone = {id(p) for one in made for p in held_by(one.optimizer)}
     absent = tuple(
         dict.fromkeys(
-            row.name for row in census.tensors if row.kind == "parameter" and row.tensor.requires_grad and id(row.tensor) not in everyone
+            row.name
+            for row in census.tensors
+            if row.kind == "parameter" and row.tensor.requires_grad and id(row.tensor) not in everyone
         )
     )
     found = []
@@ -223,7 +226,13 @@ def optimizer_rows(census: Census, watch: ModuleWatch) -> tuple[OptimizerRow, ..
         if touches:
             found.append(
                 OptimizerRow(
-                    type(one.optimizer).__name__, one.line, len(held), stale, absent[:200], _odd_state(one.optimizer), one.refused
+                    type(one.optimizer).__name__,
+                    one.line,
+                    len(held),
+                    stale,
+                    absent[:200],
+                    _odd_state(one.optimizer),
+                    one.refused,
                 )
             )
     return tuple(found)
@@ -256,10 +265,18 @@ def hook_rows(census: Census, watch: ModuleWatch, numbers: Numbers) -> tuple[Hoo
             for table, kind in _TABLES.items():
                 for handle, function in vars_of(row.module).get(table, {}).items():
                     if not str(getattr(function, "__module__", "")).startswith("torch."):
-                        found.append(_hook_row(row.path, kind, handle, watch, len(census.paths(row.module)), numbers.of(id(row.module))))
+                        found.append(
+                            _hook_row(
+                                row.path, kind, handle, watch, len(census.paths(row.module)), numbers.of(id(row.module))
+                            )
+                        )
     for tensor in census.tensors:
         for kind, table in torch_private.tensor_hooks(tensor.tensor).items():
             found += [_hook_row(tensor.name, kind, handle, watch, 1, -1) for handle in table]
+    seen: Counter[tuple[str, str, int | None]] = Counter()
+    for i, hook in enumerate(found):
+        found[i] = replace(hook, number=seen[hook.path, hook.kind, hook.line])
+        seen[hook.path, hook.kind, hook.line] += 1
     return tuple(found)
 
 

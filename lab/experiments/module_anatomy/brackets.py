@@ -31,8 +31,13 @@ from lab.program.own_model import first_tensor
 from lab.records.anatomy import Event, HookRow
 
 MOST_EVENTS, MOST_PROBED = 3000, 60
-_TABLES = dict(zip(("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"), HOOKS.values(), strict=True))
-_FORWARD, _BACKWARD = ("forward pre-hook", "forward hook"), ("full backward pre-hook", "full backward hook", "tensor hook", "post-accumulate hook")
+_TABLES = dict(
+    zip(("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"), HOOKS.values(), strict=True)
+)
+_FORWARD, _BACKWARD = (
+    ("forward pre-hook", "forward hook"),
+    ("full backward pre-hook", "full backward hook", "tensor hook", "post-accumulate hook"),
+)
 PROBED = {"all": (*_FORWARD, *_BACKWARD), "forward": _FORWARD, "backward": _BACKWARD, "the program's own": ()}
 
 
@@ -44,10 +49,10 @@ class Brackets:
     why_not: str = ""
     skipped: int = 0
     """Hooks of the outermost module that did not run because its forward was called by name."""
-    fired: Counter[tuple[str, str, int | None]] = field(default_factory=Counter)
+    fired: Counter[tuple[str, str, int | None, int]] = field(default_factory=Counter)
 
     def counted(self, hooks: tuple[HookRow, ...]) -> tuple[HookRow, ...]:
-        return tuple(replace(hook, fired=self.fired[hook.path, hook.kind, hook.line]) for hook in hooks)
+        return tuple(replace(hook, fired=self.fired[hook.path, hook.kind, hook.line, hook.number]) for hook in hooks)
 
 
 def record_brackets(subject: Any, census: Census) -> Brackets:
@@ -99,7 +104,7 @@ class _Recording:
 
     def __init__(self, census: Census, watch: ModuleWatch, kinds: tuple[str, ...]) -> None:
         self.events: list[Event] = []
-        self.fired: Counter[tuple[str, str, int | None]] = Counter()
+        self.fired: Counter[tuple[str, str, int | None, int]] = Counter()
         self.phase: Any = "forward"
         self._census, self._watch, self._kinds = census, watch, kinds
         self._depth = 0
@@ -162,7 +167,9 @@ class _Recording:
         for row in self._census.modules:
             if not row.again:
                 for name, kind in _TABLES.items():
-                    self._replace(stack, vars_of(row.module).get(name, {}), kind, row.path, class_name(type(row.module)))
+                    self._replace(
+                        stack, vars_of(row.module).get(name, {}), kind, row.path, class_name(type(row.module))
+                    )
         done: set[int] = set()
         for row in self._census.tensors:
             if id(row.tensor) not in done:
@@ -173,15 +180,26 @@ class _Recording:
             self._replace(stack, table, f"global {name.replace('_', ' ')} hook", "every module", "")
 
     def _replace(self, stack: contextlib.ExitStack, table: Any, kind: str, path: str, class_: str) -> None:
+        seen: Counter[int | None] = Counter()
         for handle, function in list(table.items()):
             if str(getattr(function, "__module__", "")).startswith("torch."):
                 continue
             known = self._watch.hook(handle)
-            table[handle] = functools.partial(self._call, function, kind, path, class_, known.place.line if known else None)
+            line = known.place.line if known else None
+            table[handle] = functools.partial(self._call, function, (path, kind, line, seen[line]), class_)
+            seen[line] += 1
             stack.callback(table.__setitem__, handle, function)
 
-    def _call(self, function: Callable[..., Any], kind: str, path: str, class_: str, line: int | None, *args: Any, **kwargs: Any) -> Any:
+    def _call(
+        self,
+        function: Callable[..., Any],
+        hook: tuple[str, str, int | None, int],
+        class_: str,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
         """A hook of the program: what it was given, and what left it."""
+        path, kind, line, _ = hook
         subject = _subject(kind, args)
         before, version = _norm(subject), _version(subject)
         answer = function(*args, **kwargs)
@@ -192,8 +210,18 @@ class _Recording:
             changed = f"returns other {_WHAT[kind]}" if kind in _WHAT else "returns another value"
         elif version != _version(subject):
             changed = "writes in place"
-        self.fired[path, kind, line] += 1
-        self.note(path, kind, by="program", line=line, class_=class_, changed=changed, before=before, after=after, shape=_shape(subject))
+        self.fired[hook] += 1
+        self.note(
+            path,
+            kind,
+            by="program",
+            line=line,
+            class_=class_,
+            changed=changed,
+            before=before,
+            after=after,
+            shape=_shape(subject),
+        )
         return answer
 
     def probe(self, kind: str, path: str, class_: str, *args: Any) -> None:
@@ -202,20 +230,28 @@ class _Recording:
         self.note(path, kind, by="probe", class_=class_, before=size, after=size, shape=_shape(subject))
 
     def _probes(self, inputs: list[Any]) -> Iterator[Any]:
-        rows = [r for r in self._census.modules if not r.again and not isinstance(r.module, nn.ModuleList | nn.ModuleDict)]
+        rows = [
+            r for r in self._census.modules if not r.again and not isinstance(r.module, nn.ModuleList | nn.ModuleDict)
+        ]
         for row in rows[:MOST_PROBED]:
             for name, kind in HOOKS.items():
                 if kind in self._kinds:
                     register = getattr(row.module, name)
                     yield register(functools.partial(self.probe, kind, row.path, class_name(type(row.module))))
-        leaves = {id(r.tensor): r for r in self._census.tensors if r.tensor.requires_grad and r.tensor.is_leaf and not is_lazy(r.tensor)}
+        leaves = {
+            id(r.tensor): r
+            for r in self._census.tensors
+            if r.tensor.requires_grad and r.tensor.is_leaf and not is_lazy(r.tensor)
+        }
         for row in list(leaves.values())[:MOST_PROBED]:
             for name, kind in TENSOR_HOOKS.items():
                 if kind in self._kinds:
                     yield getattr(row.tensor, name)(functools.partial(self.probe, kind, row.name, ""))
         for number, value in enumerate(inputs):
             if isinstance(value, torch.Tensor) and value.requires_grad and "tensor hook" in self._kinds:
-                yield value.register_hook(functools.partial(self.probe, "tensor hook", f"input {number}" if len(inputs) > 1 else "input", ""))
+                yield value.register_hook(
+                    functools.partial(self.probe, "tensor hook", f"input {number}" if len(inputs) > 1 else "input", "")
+                )
 
 
 _WHAT = {

@@ -113,11 +113,61 @@ def _name_taken(result: AnatomyResult, match: re.Match[str], line: int | None) -
 
 
 _METHODS = frozenset(
-    "add_module apply bfloat16 buffers call_super_init children clear compile cpu cuda double dump_patches eval extra_repr float "
-    "forward get_buffer get_extra_state get_parameter get_submodule half ipu items keys load_state_dict modules mtia "
-    "named_buffers named_children named_modules named_parameters parameters pop register_backward_hook register_buffer "
-    "register_forward_hook register_forward_pre_hook register_module register_parameter requires_grad_ set_extra_state "
-    "set_submodule share_memory state_dict to to_empty train training type update values xpu zero_grad".split()
+    [
+        "add_module",
+        "apply",
+        "bfloat16",
+        "buffers",
+        "call_super_init",
+        "children",
+        "clear",
+        "compile",
+        "cpu",
+        "cuda",
+        "double",
+        "dump_patches",
+        "eval",
+        "extra_repr",
+        "float",
+        "forward",
+        "get_buffer",
+        "get_extra_state",
+        "get_parameter",
+        "get_submodule",
+        "half",
+        "ipu",
+        "items",
+        "keys",
+        "load_state_dict",
+        "modules",
+        "mtia",
+        "named_buffers",
+        "named_children",
+        "named_modules",
+        "named_parameters",
+        "parameters",
+        "pop",
+        "register_backward_hook",
+        "register_buffer",
+        "register_forward_hook",
+        "register_forward_pre_hook",
+        "register_module",
+        "register_parameter",
+        "requires_grad_",
+        "set_extra_state",
+        "set_submodule",
+        "share_memory",
+        "state_dict",
+        "to",
+        "to_empty",
+        "train",
+        "training",
+        "type",
+        "update",
+        "values",
+        "xpu",
+        "zero_grad",
+    ]
 )
 """What every nn.Module or nn.ModuleDict has under a name of its own."""
 
@@ -173,13 +223,19 @@ def _mixed_dtypes(result: AnatomyResult, match: re.Match[str], line: int | None)
             row = next((t for t in result.tensors if t.name == name), None)
             hanging = next((u for u in result.unregistered if name.startswith(u.path)), None)
             at = row.line if row else None
-            others = f" So did {listed(tuple(n.split(' ')[0] for n in conversion.left[1:]))}." if conversion.left[1:] else ""
+            others = (
+                f" So did {listed(tuple(n.split(' ')[0] for n in conversion.left[1:]))}." if conversion.left[1:] else ""
+            )
             return Cause(
                 f"{name} stayed behind in {dtype}",
                 f"{conversion.call}() on line {conversion.line} converted what is registered to {conversion.dtype}. {name} is not, so it is "
                 f"{dtype} still.{others} Where it meets the others they are promoted to it, or the operation is refused, there or later.",
                 hanging.repair if hanging else "Register it.",
-                (*site(at, "not registered", name), *site(conversion.line, "converted here", before=dtype, after=conversion.dtype), *site(line, "fails here")),
+                (
+                    *site(at, "not registered", name),
+                    *site(conversion.line, "converted here", before=dtype, after=conversion.dtype),
+                    *site(line, "fails here"),
+                ),
                 _all_repairs(result, conversion.left) if hanging else (),
                 {"left behind": len(conversion.left), "dtype": dtype, "of the model": conversion.dtype},
             )
@@ -200,7 +256,11 @@ def _mixed_devices(result: AnatomyResult, match: re.Match[str], line: int | None
     if not homes:
         return None
     home = max(set(homes), key=homes.count)
-    away = [t for t in result.tensors if t.device != home and not t.kind.startswith(("parameter", "buffer")) and not t.in_forward]
+    away = [
+        t
+        for t in result.tensors
+        if t.device != home and not t.kind.startswith(("parameter", "buffer")) and not t.in_forward
+    ]
     if not away:
         return None
     first = away[0]
@@ -237,7 +297,9 @@ def _loading(result: AnatomyResult, match: re.Match[str], line: int | None) -> C
         return None
     parts, evidence = [], {"keys of the module": load.keys, "keys given": load.given}
     if load.mismatched:
-        parts.append(f"{counted(len(load.mismatched), 'key')} with another shape, such as {load.mismatched[0]}: strict=False does not help there")
+        parts.append(
+            f"{counted(len(load.mismatched), 'key')} with another shape, such as {load.mismatched[0]}: strict=False does not help there"
+        )
     if load.missing or load.unexpected:
         parts.append(f"{len(load.missing)} missing and {len(load.unexpected)} unexpected")
     told = f"{'; '.join(parts)}. " if parts else ""
@@ -256,7 +318,9 @@ def _loading(result: AnatomyResult, match: re.Match[str], line: int | None) -> C
             repair = f"Take {prefix} off every key."
             change = edits.prefix_removed(result.code, load.line, prefix)
         told += f" All names fit once {prefix} is {'added' if load.renamed.startswith('-') else 'removed'}."
-    return Cause("The state dict does not fit", told.strip(), repair, site(line, "fails here", load.module), change, evidence)
+    return Cause(
+        "The state dict does not fit", told.strip(), repair, site(line, "fails here", load.module), change, evidence
+    )
 
 
 def _misspelt(result: AnatomyResult, match: re.Match[str], line: int | None) -> Cause | None:
@@ -291,8 +355,8 @@ def _tensor_over_parameter(result: AnatomyResult, match: re.Match[str], line: in
     name = match[1]
     return Cause(
         f"{name} is a parameter's name",
-        f"Once a name is registered as a parameter, only a Parameter or None may stand there: a plain tensor would be neither stepped nor saved.",
-        f"Wrap it: nn.Parameter(...); or write into the old one under torch.no_grad() with copy_.",
+        "Once a name is registered as a parameter, only a Parameter or None may stand there: a plain tensor would be neither stepped nor saved.",
+        "Wrap it: nn.Parameter(...); or write into the old one under torch.no_grad() with copy_.",
         site(line, "fails here", name),
         edits.as_parameter_value(result.code, line, name),
         {"name": name},
@@ -323,7 +387,10 @@ def _two_groups(result: AnatomyResult, match: re.Match[str], line: int | None) -
         "One object under two names",
         f"{listed(shared.names)} {'are' if len(shared.names) > 1 else 'is'} one object, so it lies in both groups: it would be stepped twice.",
         "Collect each parameter once: {id(p): p for p in ...}.values().",
-        (*(s for at in shared.lines[:1] for s in site(at, "made one here", shared.names[0])), *site(line, "fails here")),
+        (
+            *(site(shared.lines[0], "made one here", shared.names[0]) if shared.lines else ()),
+            *site(line, "fails here"),
+        ),
         (),
         {"names": len(shared.names)},
     )
@@ -349,7 +416,7 @@ def _hooked_view(result: AnatomyResult, match: re.Match[str], line: int | None) 
         return None
     return Cause(
         f"The hook on {hook.path or 'the model'} made a view of what is overwritten",
-        f"A full backward hook hands the module views of its inputs and outputs, to see their gradients. The next operation writes into one "
+        "A full backward hook hands the module views of its inputs and outputs, to see their gradients. The next operation writes into one "
         "in place, and torch refuses that.",
         "inplace=False in the layer that writes, or a hook on the tensor instead of the module.",
         (*site(hook.line, "hooked here", hook.path), *site(line, "fails here")),

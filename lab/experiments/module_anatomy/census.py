@@ -106,9 +106,7 @@ class Census:
             return
         born, again = self._watch.born(module), id(module) in self._known
         line = born.place.line if born else None
-        self.modules.append(
-            FoundModule(path, module, depth, registered, line, place.line if place else None, again)
-        )
+        self.modules.append(FoundModule(path, module, depth, registered, line, place.line if place else None, again))
         if id(module) in above:  # a module that holds itself
             return
         self._known.add(id(module))
@@ -139,8 +137,8 @@ class Census:
         for name, value in list(vars_of(module).items()):
             if name not in INTERNAL and type(name) is str:
                 at = self._watch.set_at(module, name)
-                way = _way(value)
-                self._hang(Hanging(f"{prefix}{name}", row, name, way, at), value)
+                if not (at and at.empty and _is_a_log(value)):
+                    self._hang(Hanging(f"{prefix}{name}", row, name, _way(value), at), value)
         for name, value in _class_attributes(type(module)):
             self._hang(Hanging(f"{prefix}{name}", row, name, "class attribute", None), value)
         for way, name, value in _read_outside(type(module)):
@@ -160,7 +158,11 @@ class Census:
             else:
                 self._known.add(id(held))
                 at = hanging.place
-                kind = "parameter that is not a leaf any more" if lost_parameter(held, self.registered, at) else "plain tensor"
+                kind = (
+                    "parameter that is not a leaf any more"
+                    if lost_parameter(held, self.registered, at)
+                    else "plain tensor"
+                )
                 found = FoundTensor(path, held, kind, hanging.owner.path, at, hanging.way)
                 self.tensors.append(found)
                 hanging.tensors.append(found)
@@ -197,6 +199,12 @@ def leaves_behind(tensor: torch.Tensor, most: int = 100_000) -> list[torch.Tenso
     return found
 
 
+def _is_a_log(value: Any) -> bool:
+    """Whether it holds tensors without a gradient and nothing else, such as losses that were collected."""
+    held = [item for _, item in _held(value, "", _DEPTH)]
+    return all(isinstance(item, torch.Tensor) and not item.requires_grad for item in held)
+
+
 def _way(value: Any) -> str:
     if type(value) in _CONTAINERS:
         return "list"
@@ -204,7 +212,7 @@ def _way(value: Any) -> str:
         return "dict"
     if isinstance(value, (torch.Tensor, nn.Module)):
         return "attribute"
-    return "closure" if callable(value) and not class_module(type(value)) == "__main__" else "object"
+    return "closure" if callable(value) and class_module(type(value)) != "__main__" else "object"
 
 
 def _held(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:

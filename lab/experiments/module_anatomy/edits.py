@@ -37,7 +37,10 @@ def multiplied_list(code: str, line: int) -> ast.BinOp | None:
     """``[layer] * 3`` or ``3 * [layer]`` on a line, with one call in the list."""
     for node in nodes_at(code, line):
         match node:
-            case ast.BinOp(left=ast.List(elts=[ast.Call()]), op=ast.Mult()) | ast.BinOp(op=ast.Mult(), right=ast.List(elts=[ast.Call()])):
+            case (
+                ast.BinOp(left=ast.List(elts=[ast.Call()]), op=ast.Mult())
+                | ast.BinOp(op=ast.Mult(), right=ast.List(elts=[ast.Call()]))
+            ):
                 return node
     return None
 
@@ -50,7 +53,10 @@ def replaced(code: str, node: ast.AST, text: str) -> tuple[Edit, ...]:
     tail = _cut(lines[last - 1], node.end_col_offset)[1]  # pyright: ignore[reportAttributeAccessIssue]
     if first == last:
         return (Edit(first, lines[first - 1], head + text + tail),)
-    return (Edit(first, lines[first - 1], head + text + tail), *(Edit(n, lines[n - 1], "") for n in range(first + 1, last + 1)))
+    return (
+        Edit(first, lines[first - 1], head + text + tail),
+        *(Edit(n, lines[n - 1], "") for n in range(first + 1, last + 1)),
+    )
 
 
 def _cut(line: str, byte: int) -> tuple[str, str]:
@@ -96,7 +102,9 @@ def as_buffer(code: str, line: int | None, name: str) -> tuple[Edit, ...]:
     """``self.mask = value`` as ``self.register_buffer("mask", value)``."""
     found = attribute_set(code, line, name) if line else None
     match found:
-        case ast.Assign(targets=[ast.Attribute(value=ast.Name(id=owner))], value=value) if value.lineno == value.end_lineno:
+        case ast.Assign(targets=[ast.Attribute(value=ast.Name(id=owner))], value=value) if (
+            value.lineno == value.end_lineno
+        ):
             return replaced(code, found, f'{owner}.register_buffer("{name}", {source_of(code, value)})')
     return ()
 
@@ -230,17 +238,24 @@ def detached(code: str, line: int | None, name: str) -> tuple[Edit, ...]:
     """``self.last = value`` keeps a detached copy; what follows in the function goes on with the tensor itself."""
     found = attribute_set(code, line, name) if line else None
     function = next(
-        (f for f in ast.walk(_tree(code)) if isinstance(f, ast.FunctionDef) and found is not None and found in f.body), None
+        (f for f in ast.walk(_tree(code)) if isinstance(f, ast.FunctionDef) and found is not None and found in f.body),
+        None,
     )
     if found is None or function is None or found.lineno != found.end_lineno or isinstance(found.value, ast.Name):
         if found is not None and isinstance(found.value, ast.Name) and found.lineno == found.end_lineno:
-            return replaced(code, found.value, f"{found.value.id}.detach()") if not _read_after(function, found, name) else ()
+            return (
+                replaced(code, found.value, f"{found.value.id}.detach()")
+                if not _read_after(function, found, name)
+                else ()
+            )
         return ()
     if name in {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}:
         return ()
     lines, indent = code.split("\n"), " " * found.col_offset
     value, target = source_of(code, found.value), source_of(code, found.targets[0])
-    edits = [Edit(found.lineno, lines[found.lineno - 1], f"{indent}{name} = {value}\n{indent}{target} = {name}.detach()")]
+    edits = [
+        Edit(found.lineno, lines[found.lineno - 1], f"{indent}{name} = {value}\n{indent}{target} = {name}.detach()")
+    ]
     by_line: dict[int, list[ast.Attribute]] = {}
     for read in _read_after(function, found, name):
         by_line.setdefault(read.lineno, []).append(read)

@@ -88,7 +88,9 @@ _TIED = Lesson(
         "800": "One Parameter under two names; parameters() gives each object once.",
         "0: a shared tensor is no parameter": "It is registered twice.",
     },
-    answer=lambda r: {800: "800", 1600: "1,600: two layers of 800"}.get(r.parameter_count, "0: a shared tensor is no parameter"),
+    answer=lambda r: {800: "800", 1600: "1,600: two layers of 800"}.get(
+        r.parameter_count, "0: a shared tensor is no parameter"
+    ),
     evidence=lambda r: float(r.parameter_count),
     evidence_name="numbers in parameters()",
     requirement="Say what sharing a weight means. Assume an embedding and an output layer.",
@@ -210,13 +212,15 @@ _BIAS = Lesson(
     row="M2",
     title="a bias before BatchNorm",
     params=_params(programs.BIAS),
-    question="Linear with a bias, then BatchNorm, loss = the sum of the output. How many elements of the bias have a gradient other than 0?",
+    question="Linear with a bias, then BatchNorm, loss = the mean of the fourth power. How many elements of the bias have a gradient other than 0?",
     choices={
         "8: all of them": "BatchNorm subtracts the mean, and with it whatever the bias adds.",
         "0": "The output does not depend on the bias: the mean takes it away.",
         "They have no gradient: None": "They are on the path, so .grad is a tensor. It is 0.",
     },
-    answer=lambda r: {"zero": "0", "value": "8: all of them"}.get(tensor(r, "0.bias").gradient, "They have no gradient: None"),
+    answer=lambda r: {"zero": "0", "value": "8: all of them"}.get(
+        tensor(r, "0.bias").gradient, "They have no gradient: None"
+    ),
     evidence=lambda r: 8.0 if tensor(r, "0.bias").gradient == "value" else 0.0,
     evidence_name="elements with a gradient other than 0",
     requirement="Tell no gradient from a gradient of 0. Assume a list of parameters that do not move.",
@@ -288,7 +292,11 @@ _SURGERY = Lesson(
         "it is halved twice: hook and module": "The hook replaces what the module computed, once.",
     },
     answer=lambda r: (
-        "nothing: backward hooks only look" if _kept(r) == 1 else "it is halved" if abs(_kept(r) - 0.5) < 1e-6 else "it is halved twice: hook and module"
+        "nothing: backward hooks only look"
+        if _kept(r) == 1
+        else "it is halved"
+        if abs(_kept(r) - 0.5) < 1e-6
+        else "it is halved twice: hook and module"
     ),
     evidence=lambda r: _kept(r),
     evidence_name="gradient after over before",

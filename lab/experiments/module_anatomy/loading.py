@@ -77,7 +77,9 @@ def _foresee(key: str, before: Mapping[str, Any], file: Mapping[str, Any]) -> st
     if key not in before:
         return "unexpected"
     here, there = before[key][0], file[key]
-    if not isinstance(there, torch.Tensor) or (here.shape != there.shape and not (here.dim() == 0 and there.shape == (1,))):
+    if not isinstance(there, torch.Tensor) or (
+        here.shape != there.shape and not (here.dim() == 0 and there.shape == (1,))
+    ):
         return "mismatched"
     return "fits" if here.dtype == there.dtype else "cast"
 
@@ -124,7 +126,7 @@ def _file(name: str, model: nn.Module, names: Mapping[str, Any]) -> dict[str, An
 
 def _other(value: torch.Tensor) -> torch.Tensor:
     """As a later state of the same model: every number another."""
-    return value + 1 if not value.dtype == torch.bool else ~value
+    return value + 1 if value.dtype != torch.bool else ~value
 
 
 def _programs(names: Mapping[str, Any]) -> dict[str, Any]:

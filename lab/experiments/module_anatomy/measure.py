@@ -18,7 +18,6 @@ from lab.contract import Fault, Report, knobs
 from lab.experiments.module_anatomy import assemble
 from lab.experiments.module_anatomy.actions import do_action
 from lab.experiments.module_anatomy.brackets import record_brackets
-from lab.experiments.module_anatomy.calls import CONVERSIONS
 from lab.experiments.module_anatomy.census import Census, vars_of
 from lab.experiments.module_anatomy.edits import answer_is_read, calls_forward_by_name
 from lab.experiments.module_anatomy.faults import fault_of
@@ -40,7 +39,8 @@ from lab.torch_private import require
 
 SHARE, SHARE_OF_ALL = 0.4, 0.85
 """Of the wall time of a program: what it takes itself, and with the trials of its repairs."""
-assert CONVERSIONS
+MANY = 10_000_000
+"""Parameters from which the memory of one run is missed by the next."""
 
 
 @dataclass
@@ -73,7 +73,8 @@ def run(params: Params, report: Report) -> Result:
     if not edits:
         return result
     report(0.8, "trying the repair", result)
-    gc.collect()
+    if result.parameter_count > MANY:
+        gc.collect()  # what the program held is needed for the next
     limits = knobs(Params)["code"].program
     assert limits is not None
     left = lambda: SHARE_OF_ALL * limits.wall_s - (time.perf_counter() - started)  # noqa: E731
@@ -85,6 +86,7 @@ def _run_once(params: Params, report: Report) -> Result:
         watch = ModuleWatch(calls_forward=calls_forward_by_name(params.code))
         with watch:
             ran = program.run_typed(params, share=SHARE)
+        watch.measuring = True
         said = ran.said
         result = Result(view=params.view, root="", code=params.code, device=params.device, **said.fields())
         if not params.code.strip():
@@ -96,7 +98,9 @@ def _run_once(params: Params, report: Report) -> Result:
             result = _described(result, Subject(params, ran, watch, roots))
         elif ran.ended is None:
             missing = "The program makes no module."
-            result = replace(result, fault=Fault("OwnModelError", missing, repair="model = nn.Sequential(nn.Linear(4, 2))"))
+            result = replace(
+                result, fault=Fault("OwnModelError", missing, repair="model = nn.Sequential(nn.Linear(4, 2))")
+            )
         return replace(result, fault=fault_of(ran.ended, result) if ran.ended else result.fault)
 
 
@@ -133,10 +137,14 @@ def _find_inputs(subject: Subject) -> None:
     try:
         own = model_of(subject.ran)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - classes of the program may raise when they are looked at
-        subject.missing = str(error)[:300] if isinstance(error, OwnModelError) else f"{type(error).__name__}: {error}"[:300]
-        _make_up(subject)
-        return
+        subject.missing = (
+            str(error)[:300] if isinstance(error, OwnModelError) else f"{type(error).__name__}: {error}"[:300]
+        )
+        return _make_up(subject)
     at = next((i for i, (_, root) in enumerate(subject.roots) if root is own.model), None)
+    if at is None:  # a part of a model that was called by itself
+        subject.missing = "No call of the whole model was seen. Write batch = inputs."
+        return _make_up(subject)
     if at:
         subject.roots.insert(0, subject.roots.pop(at))
     subject.inputs, subject.loss, subject.loss_name = own.inputs, own.loss, own.loss_name
@@ -188,7 +196,11 @@ def _hooks(result: Result, subject: Subject, census: Census) -> Result:
         return replace(result, no_events=subject.missing)
     found = record_brackets(subject, census)
     return replace(
-        result, events=found.events, no_events=found.why_not, hooks=found.counted(result.hooks), own_hooks_skipped=found.skipped
+        result,
+        events=found.events,
+        no_events=found.why_not,
+        hooks=found.counted(result.hooks),
+        own_hooks_skipped=found.skipped,
     )
 
 

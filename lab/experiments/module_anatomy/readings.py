@@ -36,7 +36,10 @@ def headline(result: Result) -> dict[str, float]:
     if result.tensors:
         rows = {t.identity: t for t in result.tensors}.values()
         found |= {"tensors": len(rows), "that move": sum(bool(t.moves) for t in rows)}
-        found |= {"that are saved": sum(t.saved for t in rows), "that the optimizer holds": sum(bool(t.owned) for t in rows)}
+        found |= {
+            "that are saved": sum(t.saved for t in rows),
+            "that the optimizer holds": sum(bool(t.owned) for t in rows),
+        }
     if result.events:
         found |= {"events": len(result.events), "own hooks fired": own_hooks_fired(result)}
     if result.keys:

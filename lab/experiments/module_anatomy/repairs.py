@@ -30,7 +30,11 @@ def tested(
 
 
 def _tried(
-    result: Result, params: Params, edits: tuple[Edit, ...], seconds_left: Callable[[], float], once: Callable[[Params], Result]
+    result: Result,
+    params: Params,
+    edits: tuple[Edit, ...],
+    seconds_left: Callable[[], float],
+    once: Callable[[Params], Result],
 ) -> TestedEdit:
     edited = apply_edits(params.code, edits)
     why = "its lines are not those of the program" if edited is None else why_never(params.code, edited)

@@ -22,7 +22,7 @@ FILES = (
     *("its own", "with a prefix", "one layer wider", "half precision", "float64", "one key missing", "one key more"),
     "the program's",
 )
-DEFAULT_PROGRAM = '''class Attention(nn.Module):
+DEFAULT_PROGRAM = """class Attention(nn.Module):
     def __init__(self, d):
         super().__init__()
         self.q = nn.Linear(d, d)
@@ -55,8 +55,8 @@ class Net(nn.Module):
 model = Net()
 batch = torch.randn(4, 8)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-model.first.register_forward_hook(lambda module, inputs, output: output * 2)
-'''
+handle = model.first.register_forward_hook(lambda module, inputs, output: output * 2)
+"""
 
 
 @dataclass(frozen=True)

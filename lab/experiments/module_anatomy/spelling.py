@@ -27,7 +27,9 @@ def suspects_of(names: dict[str, Any], code: str) -> tuple[Suspect, ...]:
         if isinstance(f, ast.FunctionDef)
     }
     found = []
-    for kind in [v for v in names.values() if isinstance(v, type) and issubclass(v, nn.Module) and class_module(v) == "__main__"]:
+    for kind in [
+        v for v in names.values() if isinstance(v, type) and issubclass(v, nn.Module) and class_module(v) == "__main__"
+    ]:
         for special in SPECIAL[:2]:
             if special not in vars(kind):
                 found += [

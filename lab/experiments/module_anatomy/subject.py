@@ -23,10 +23,19 @@ def roots_of(ran: Ran, watch: ModuleWatch) -> list[tuple[str, nn.Module]]:
     kept = [(type(m).__name__, m) for line, m in watch.kept.items() if not _born_in_forward(watch, m)]
     found = _outermost(named, watch)
     if not found or not any(_holds(m, watch) for _, m in found):
-        found = _outermost(called, watch) or _outermost(_own_classes(kept) or kept, watch)
+        found = _around(called, _own_classes(kept), watch) or _outermost(_own_classes(kept) or kept, watch)
     found = [pair for pair in found if _holds(pair[1], watch)] or found[:1]
     found.sort(key=lambda pair: pair[0].split(".")[-1] not in MODELS)
     return found[:MOST_ROOTS]
+
+
+def _around(
+    called: list[tuple[str, nn.Module]], kept: list[tuple[str, nn.Module]], watch: ModuleWatch
+) -> list[tuple[str, nn.Module]]:
+    """The outermost modules that hold one that was called."""
+    wanted = {id(module) for _, module in called}
+    found = _outermost([*called, *kept], watch)
+    return [pair for pair in found if wanted & {id(row.module) for row in Census([pair], watch).modules}]
 
 
 def _born_in_forward(watch: ModuleWatch, module: nn.Module) -> bool:
@@ -66,7 +75,10 @@ def input_for(module: nn.Module) -> torch.Tensor | None:
                     return torch.randint(0, part.num_embeddings, shape)
                 like: Any = next(part.parameters(), None)
                 return torch.randn(shape, dtype=like.dtype if like is not None else None)
-        if not isinstance(part, nn.ModuleList | nn.ModuleDict) and next(part.parameters(recurse=False), None) is not None:
+        if (
+            not isinstance(part, nn.ModuleList | nn.ModuleDict)
+            and next(part.parameters(recurse=False), None) is not None
+        ):
             return None
     return None
 

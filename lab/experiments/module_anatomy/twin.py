@@ -69,5 +69,7 @@ def _like(tensor: torch.Tensor) -> torch.Tensor:
 
 def real_copy(root: nn.Module, census: Census) -> nn.Module:
     """A copy with data; tensors that are results are copied without their history."""
-    memo: dict[int, Any] = {id(r.tensor): r.tensor.detach().clone() for r in census.tensors if r.tensor.grad_fn is not None}
+    memo: dict[int, Any] = {
+        id(r.tensor): r.tensor.detach().clone() for r in census.tensors if r.tensor.grad_fn is not None
+    }
     return copy.deepcopy(root, memo)

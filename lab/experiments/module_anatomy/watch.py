@@ -74,6 +74,7 @@ class MadeInForward:
 
     line: int
     times: int = 0
+    """By the program itself; a forward that is run to measure adds none."""
     last: Born | None = None
     class_: str = ""
 
@@ -114,6 +115,8 @@ class ModuleWatch:
         self._originals: list[tuple[Any, str, Any]] = []
         self._wrapped: set[type] = set()
         self._count = 0
+        self.measuring = False
+        """The program has ended, and its model is run to be measured."""
 
     def __enter__(self) -> ModuleWatch:
         self._wrap(nn.Module, "__init__", self._init)
@@ -165,7 +168,7 @@ class ModuleWatch:
             self.kept[at.line] = module
             if at.in_forward:
                 made = self.made.setdefault(at.line, MadeInForward(at.line))
-                made.times, made.last, made.class_ = made.times + 1, found, type(module).__name__
+                made.times, made.last, made.class_ = made.times + (not self.measuring), found, type(module).__name__
         if self._calls_forward:
             self._follow_forward(type(module))
         original(module, *args, **kwargs)
@@ -185,19 +188,21 @@ class ModuleWatch:
             self._by_class[type(module), name] = at
 
     def _setattr(self, original: Any, module: Any, name: str, value: Any) -> None:
-        self._note(module, name, value)
         original(module, name, value)
+        self._note(module, name, value)
 
     def _named(self, original: Any, module: Any, name: Any, value: Any = None, *args: Any, **kwargs: Any) -> Any:
+        answer = original(module, name, value, *args, **kwargs)
         self._note(module, name, value)
-        return original(module, name, value, *args, **kwargs)
+        return answer
 
     def _parameter(self, original: Any, module: Any, name: Any, value: Any = None, *args: Any, **kwargs: Any) -> Any:
+        answer = original(module, name, value, *args, **kwargs)
         found = self.born(module)
         if found is not None:
             found.parameters += value is not None
         self._note(module, name, value)
-        return original(module, name, value, *args, **kwargs)
+        return answer
 
     def _hook(self, kind: str, original: Any, owner: Any, *args: Any, **kwargs: Any) -> Any:
         handle = original(owner, *args, **kwargs)

@@ -29,7 +29,7 @@ def _found(result: Result) -> Iterator[Finding]:
     if result.view == "hooks":
         yield from hooks.order(result)
     yield from actions.done(result)
-    blamed = {finding_line for finding_line in _lines_of_fault(result)}
+    blamed = set(_lines_of_fault(result))
     for look in (unregistered.hanging, sharing.shared, calls.asked, hooks.registered, marks.measured):
         for finding in look(result):
             if not (result.fault and finding.line in blamed and finding.edits):

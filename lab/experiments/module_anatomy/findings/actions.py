@@ -36,5 +36,10 @@ def done(result: Result) -> Iterator[Finding]:
         level="warning" if gone and action.action != "deepcopy" else "fact",
         title=f"{action.action}: {len(kept)} of {len(before)} objects stay",
         text=text,
-        evidence={"same objects": len(kept), "tensors": len(before), "saved keys before": action.keys_before, "saved keys after": action.keys_after},
+        evidence={
+            "same objects": len(kept),
+            "tensors": len(before),
+            "saved keys before": action.keys_before,
+            "saved keys after": action.keys_after,
+        },
     )

@@ -15,6 +15,7 @@ from lab.records.anatomy import Conversion, Load, OptimizerRow
 def asked(result: Result) -> Iterator[Finding]:
     for conversion in result.conversions:
         yield from _conversion(result, conversion)
+    yield from _after_optimizer(result)
     for load in result.loads:
         yield from _load(result, load)
     for optimizer in result.optimizers:
@@ -38,15 +39,21 @@ def _conversion(result: Result, c: Conversion) -> Iterator[Finding]:
         )
     if c.left and not result.fault:
         yield _left_behind(result, c)
-    if c.optimizers and not c.split:
-        odd = [text for o in result.optimizers for text in o.state]
+
+
+def _after_optimizer(result: Result) -> Iterator[Finding]:
+    """Conversions of a model whose parameters an optimizer held already, a line once."""
+    late = [c for c in result.conversions if c.optimizers and not c.split]
+    for line in dict.fromkeys(c.line for c in late):
+        here = [c for c in late if c.line == line]
+        names = tuple(dict.fromkeys(name for c in here for name in c.optimizers))
         yield Finding(
             level="fact",
-            title=f"{c.call}() after the optimizer: it still holds the parameters",
-            text=f"{c.call}() on line {c.line} gave the Parameter objects other data and kept the objects, so {listed(c.optimizers)} {'steps' if len(c.optimizers) == 1 else 'step'} what the model uses."
-            + (" What was left behind is state made before." if odd else ""),
-            evidence={"optimizers": len(c.optimizers)},
-            line=c.line,
+            title=f"{here[0].call}() after the optimizer: the same parameters",
+            text=f"{here[0].call}() on line {line} gave the Parameter objects other data and kept the objects, so {listed(names)} {'steps' if len(names) == 1 else 'step'} what the model uses.",
+            evidence={"optimizers": len(names)},
+            line=line,
+            sites=site(line, "converted here"),
         )
 
 
@@ -86,17 +93,30 @@ def _load(result: Result, load: Load) -> Iterator[Finding]:
     if complaints and not load.strict:
         fits = load.keys - len(load.missing)
         prefix = load.renamed.lstrip("-")
-        said = f" All names fit once {prefix} is {'added' if load.renamed.startswith('-') else 'removed'}." if prefix else ""
+        said = (
+            f" All names fit once {prefix} is {'added' if load.renamed.startswith('-') else 'removed'}."
+            if prefix
+            else ""
+        )
         yield Finding(
             level="warning" if not load.answer_used or not fits else "surprise",
             title=f"strict=False loaded {fits} of {load.keys} tensors" if fits else "strict=False loaded nothing",
-            text=f"{len(load.missing)} names of the module are missing in what was given ({listed(load.missing)}), {len(load.unexpected)} given ones are "
-            f"unexpected{' (' + listed(load.unexpected) + ')' if load.unexpected else ''}. {'The answer that says so was not looked at.' if not load.answer_used else 'Only the answer says so.'}{said}",
-            evidence={"loaded": fits, "keys": load.keys, "missing": len(load.missing), "unexpected": len(load.unexpected)},
+            text=f"{len(load.missing)} names of the module are missing in what was given ({listed(load.missing)}), {len(load.unexpected)} of the given ones "
+            f"fit none{' (' + listed(load.unexpected) + ')' if load.unexpected else ''}. {'The answer that says so was not looked at.' if not load.answer_used else 'Only the answer says so.'}{said}",
+            evidence={
+                "loaded": fits,
+                "keys": load.keys,
+                "missing": len(load.missing),
+                "unexpected": len(load.unexpected),
+            },
             line=load.line,
-            repair=f"Take {prefix} off every key." if prefix and not load.renamed.startswith("-") else "Look at missing and unexpected, and stop where they are not what is meant.",
+            repair=f"Take {prefix} off every key."
+            if prefix and not load.renamed.startswith("-")
+            else "Look at missing and unexpected, and stop where they are not what is meant.",
             sites=site(load.line, "loaded here", load.module),
-            edits=edits.prefix_removed(result.code, load.line, prefix) if prefix and not load.renamed.startswith("-") else (),
+            edits=edits.prefix_removed(result.code, load.line, prefix)
+            if prefix and not load.renamed.startswith("-")
+            else (),
         )
     if load.assign and load.stale:
         yield Finding(
@@ -124,24 +144,25 @@ def _optimizer(result: Result, o: OptimizerRow) -> Iterator[Finding]:
             sites=site(o.line, "made too early"),
         )
     if o.state:
+        converted = next((c.line for c in result.conversions if o.class_ in c.optimizers), None)
         yield Finding(
             level="surprise",
             title=f"State of {o.class_} in another format than its weights",
             text=f"{listed(o.state)}. The state was made with the optimizer, the weights were converted since, and steps go on without a word.",
             evidence={"tensors": len(o.state)},
-            line=o.line,
+            line=converted or o.line,
             repair="Convert the model first, then make the optimizer.",
-            sites=site(o.line, "made before"),
+            sites=(*site(converted, "converted here"), *site(o.line, "state made here")),
         )
 
 
 def _direct(result: Result) -> Iterator[Finding]:
     for call in result.direct:
-        name = call.path or call.class_
+        name = call.path or (result.root if len(result.roots) == 1 else call.class_)
         if call.hooks:
             text = (
                 f"Line {call.line} runs forward itself, {counted(call.times, 'time')}. What stands around it belongs to the call: {counted(call.hooks, 'hook')} of this module did not "
-                "run. Modules inside were called, so theirs did."
+                "run."
             )
         else:
             text = (

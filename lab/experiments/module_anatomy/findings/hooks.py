@@ -19,19 +19,20 @@ def registered(result: Result) -> Iterator[Finding]:
         if count < 2:
             continue
         first = next(h for h in result.hooks if (h.identity, h.kind, h.line) == (identity, kind, line))
-        yield _of_one_object(first, count) if first.names > 1 else _again(first, count)
+        made = next((row.line for row in result.tree if row.identity == identity), None)
+        yield _of_one_object(first, count, made) if first.names > 1 else _again(first, count)
 
 
-def _of_one_object(hook: HookRow, count: int) -> Finding:
+def _of_one_object(hook: HookRow, count: int, made: int | None) -> Finding:
     return Finding(
         level="warning",
         title=f"{count} hooks sit on one object",
         text=f"{hook.path} is one module under {counted(hook.names, 'name')}. Line {hook.line} hooked it {count} times, and each of its calls runs all {count}: "
         f"{hook.names} uses in a forward make {count * hook.names} records, not {hook.names}.",
         evidence={"hooks": count, "objects": 1, "names": hook.names},
-        line=hook.line,
+        line=made or hook.line,
         repair="Hook each object once (named_modules() gives each once), or make the module anew for each place.",
-        sites=site(hook.line, "hooked again", hook.path),
+        sites=(*site(made, "one object", hook.path), *site(hook.line, "hooked again", hook.path)),
     )
 
 
@@ -60,7 +61,11 @@ def order(result: Result) -> Iterator[Finding]:
         )
     changes = [e for e in result.events if e.by == "program" and e.changed]
     for event in list({(e.path, e.kind, e.line): e for e in changes}.values())[:3]:
-        sizes = f" Its 2-norm went from {number_text(event.before)} to {number_text(event.after)}." if event.before is not None and event.after is not None else ""
+        sizes = (
+            f" Its 2-norm went from {number_text(event.before)} to {number_text(event.after)}."
+            if event.before is not None and event.after is not None
+            else ""
+        )
         yield Finding(
             level="surprise",
             title=f"The {event.kind} on {event.path or 'the model'} changes what goes on",

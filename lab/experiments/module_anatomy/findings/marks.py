@@ -34,7 +34,11 @@ def _unused(result: Result) -> Iterator[Finding]:
         title=f"{listed(owners)} {'has' if len(owners) == 1 else 'have'} no part in the loss",
         text=f"{counted(len(unused), 'parameter')} with {sum(_elements(t) for t in unused):,} numbers: the graph of this loss does not end in them, so they get no "
         f"gradient and stay as they are. They are saved and moved, and {held} {'is' if held == 1 else 'are'} held by the optimizer.",
-        evidence={"unused": len(unused), "held by the optimizer": held, "changed by a step": sum(bool(t.changed) for t in unused)},
+        evidence={
+            "unused": len(unused),
+            "held by the optimizer": held,
+            "changed by a step": sum(bool(t.changed) for t in unused),
+        },
         line=unused[0].line,
         repair="Use it in forward, or leave it out.",
         sites=site(unused[0].line, "never used", owners[0]),
@@ -65,7 +69,9 @@ def _not_held(result: Result) -> Iterator[Finding]:
         text=f"{listed([t.name for t in missing])} require a gradient and got one in this step; {listed([o.class_ for o in own])} does not hold them, so they stay as they are.{why}",
         evidence={"with a gradient, not held": len(missing), "held": sum(o.tensors for o in own)},
         line=first.line,
-        repair="Run one batch before the optimizer is made." if late else "Freeze them with requires_grad_(False), or give them to the optimizer.",
+        repair="Run one batch before the optimizer is made."
+        if late
+        else "Freeze them with requires_grad_(False), or give them to the optimizer.",
         sites=(*site(first.line, "not held", first.name), *site(own[0].line, "optimizer made here")),
     )
 

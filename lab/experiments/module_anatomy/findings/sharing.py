@@ -54,7 +54,11 @@ def _parameter(result: Result, one: Shared) -> Finding:
         title=f"{listed(one.names)} are one parameter",
         text=f"One object of {one.elements:,} numbers under {counted(len(one.names), 'name')}. The state dict has every name; the gradient is the sum over "
         f"all uses.{counts}",
-        evidence={"names": len(one.names), "numbers once": result.parameter_count, "summed by layer": result.count_by_module},
+        evidence={
+            "names": len(one.names),
+            "numbers once": result.parameter_count,
+            "summed by layer": result.count_by_module,
+        },
         line=one.lines[0] if one.lines else None,
         sites=tuple(s for at in one.lines[:1] for s in site(at, "made one here", one.names[0])),
     )
@@ -81,7 +85,7 @@ def _parametrized(result: Result) -> Iterator[Finding]:
         yield Finding(
             level="fact",
             title=f"{listed(names)} {'is' if len(names) == 1 else 'are'} computed on each access",
-            text=f"What is stored, stepped and saved are other tensors, under names with parametrizations in them. An optimizer or a state dict from "
+            text="What is stored, stepped and saved are other tensors, under names with parametrizations in them. An optimizer or a state dict from "
             "before does not know these names.",
             evidence={"parametrized": len(names)},
         )

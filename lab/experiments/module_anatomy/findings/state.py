@@ -87,7 +87,9 @@ def _cast(keys: Keys) -> Iterator[Finding]:
         title=f"{counted(len(cast), 'tensor')} in another dtype, without a word",
         text=f"{cast[0].key} is {cast[0].there.split(' ')[-1]} in the file and {cast[0].here.split(' ')[-1]} in the module. "
         + (
-            f"With assign=True {kept} took the dtype of the file." if kept else "The values were cast to the module's dtype."
+            f"With assign=True {kept} took the dtype of the file."
+            if kept
+            else "The values were cast to the module's dtype."
         )
         + (f" {lost} finite values became infinite." if lost else ""),
         evidence={"cast": len(cast), "became infinite": lost},

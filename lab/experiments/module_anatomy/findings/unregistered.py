@@ -64,7 +64,7 @@ def _modules(result: Result, u: Unregistered, rows: list[TensorRow]) -> Iterator
         "list": "a plain list",
         "dict": "a plain dict",
         "object": "an object that is no module",
-        "class attribute": f"an attribute of the class, shared by all its instances",
+        "class attribute": "an attribute of the class, shared by all its instances",
         "closure": "a variable of an enclosing function",
         "global": "a variable of the program outside of the module",
     }.get(u.way, "a plain attribute")
@@ -120,7 +120,11 @@ def _tensor(result: Result, u: Unregistered, rows: list[TensorRow]) -> Iterator[
         return
     one = len(rows) == 1
     if one:
-        words = words.replace("moves none", "does not move it").replace("has none", "lacks it").replace("holds none", "does not hold it")
+        words = (
+            words.replace("moves none", "does not move it")
+            .replace("has none", "lacks it")
+            .replace("holds none", "does not hold it")
+        )
     what = f"a plain tensor of shape {list(u.shape)}, {u.dtype}" if one else f"{len(rows)} plain tensors"
     trains = " It requires a gradient, and is no Parameter." if u.trainable else ""
     yield Finding(
@@ -129,7 +133,9 @@ def _tensor(result: Result, u: Unregistered, rows: list[TensorRow]) -> Iterator[
         text=f"{u.path} is {what}: {words}.{trains}",
         evidence=evidence,
         line=u.line,
-        repair="nn.Parameter, if it is to be trained." if u.trainable else f'self.register_buffer("{u.name}", ...); persistent=False keeps it out of the state dict.',
+        repair="nn.Parameter, if it is to be trained."
+        if u.trainable
+        else f'self.register_buffer("{u.name}", ...); persistent=False keeps it out of the state dict.',
         sites=site(u.line, "not registered", u.path),
         edits=repair_of(result, u),
     )
@@ -137,7 +143,11 @@ def _tensor(result: Result, u: Unregistered, rows: list[TensorRow]) -> Iterator[
 
 def _lost(result: Result, u: Unregistered, rows: list[TensorRow]) -> Finding:
     words, evidence = _lacking(rows, result)
-    words = words.replace("moves none", "does not move it").replace("has none", "lacks it").replace("holds none", "does not hold it")
+    words = (
+        words.replace("moves none", "does not move it")
+        .replace("has none", "lacks it")
+        .replace("holds none", "does not hold it")
+    )
     return Finding(
         level="warning",
         title=f"{u.path} is not a parameter any more",
@@ -171,11 +181,15 @@ def _made(result: Result, u: Unregistered) -> Finding:
     return Finding(
         level="warning",
         title=f"Every forward makes a new {u.name}",
-        text=f"Line {u.line} of a forward made {counted(u.times, u.name + ' layer')} so far, each with {u.elements:,} new random numbers, and the model "
-        "registered none of them: the same input gives another output, and there is nothing to train.",
-        evidence={"made": u.times, "numbers in each": u.elements},
+        text=f"Line {u.line} runs inside a forward and makes a layer with {u.elements:,} new random numbers each time{_so_far(u)}. None is registered: the same "
+        "input gives another output, and there is nothing to train.",
+        evidence={"made by the program": u.times, "numbers in each": u.elements},
         line=u.line,
         repair=u.repair,
         sites=site(u.line, "made anew here", u.name),
         edits=repair_of(result, u),
     )
+
+
+def _so_far(u: Unregistered) -> str:
+    return f"; the program made {u.times} of them" if u.times > 1 else ""

@@ -17,6 +17,6 @@ icon = str(ROOT / "components/frame/icon.png")
 st.set_page_config(
     page_icon=icon
 )  # before the navigation: its page icon would be fetched from another host for the tab
-page = st.navigation(navigation())
+page = st.navigation(navigation(), position="top")  # a sidebar would take its width from the figures
 st.set_page_config(tab_title(page.title), icon, "wide")
 page.run()

@@ -210,7 +210,7 @@ class Edit:
     old: str
     """The whole line as it stands, without its line break."""
     new: str
-    """What stands there instead; may be several lines."""
+    """What stands there instead; may be several lines. Empty: the line is taken out."""
 
 
 def offers(experiment: Any, values: Mapping[str, Any]) -> dict[str, Knob]:
@@ -233,8 +233,8 @@ def apply_edits(source: str, edits: Sequence[Edit]) -> str | None:
     for edit in edits:
         if not 0 < edit.line <= len(lines) or lines[edit.line - 1].rstrip("\r") != edit.old or edit.new == edit.old:
             return None
-        lines[edit.line - 1] = edit.new
-    return "\n".join(lines)
+    new = {edit.line - 1: edit.new for edit in edits}
+    return "\n".join(new.get(at, line) for at, line in enumerate(lines) if new.get(at, line) or not line)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,7 @@
 """One widget a knob, chosen by its kind, choices and limits.
 
-A widget is given its value twice: as its default when it is drawn first, and through the session when the page sets it
-(``PageState.replace``). The session alone is not enough: until the browser has drawn the widget it answers with the
-default of the widget, and a click on something else in that moment would reset the knob.
+A widget is given its value as its default when it is drawn first. What the page sets later (``PageState.replace``) draws
+new widgets, under new keys.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def controls(state: PageState, in_sight: Sequence[str] = ()) -> None:
 
 
 def _draw(state: PageState, k: Knob) -> None:
-    widget(k, state.key(k.name), state.values[k.name])
+    widget(k, state.revised_key(k.name), state.values[k.name])
 
 
 def widget(k: Knob, key: str, value: Any) -> Any:

@@ -26,7 +26,8 @@ from components.frame.page_bar import page_bar, presenting
 from components.frame.page_state import PageState
 from components.frame.predict import answer, ask, covered, predict_toggle
 from components.frame.running import Outcome, measure, run_button, status
-from components.frame.share_link import lesson_of
+from components.frame.share_link import lesson_of, slug
+from components.frame.splitter import splitter
 from components.frame.style import dim, page_style
 from components.frame.take_away import device_name, footer, interview_desk, show_the_code, the_idea
 from components.navigation import prefix_of
@@ -132,22 +133,24 @@ def experiment_page(
         page_bar(state.key("bar"), link_left_out=link.left_out, heard=state.heard, keys=keys or {})
     _about(state, about, outcome)
     with st.container(key="page-body"):
-        left, right = st.columns([5, 8], gap="medium")
+        left, right = st.columns([5, 8], gap="small")
     hidden = covered(state, lesson)
+    with right:
+        standing = st.container(key="page-status", horizontal=True, vertical_alignment="center")
+        figure, more, details = (st.container(key=f"page-{name}") for name in ("figure", "more", "details"))
     with left:
         _controls(state, outcome, lesson, in_sight)
-        aside = _aside(state, outcome, lesson, hidden)
-    with right:
-        with st.container(key="page-status", horizontal=True, vertical_alignment="center"):
-            status(state, outcome)
-            pin_button(state, outcome)
-        figure, details = st.container(key="page-figure"), st.container(key="page-details")
-        with figure:
-            if hidden and lesson:
-                ask(state, lesson)
-            side = Side(outcome.shown, state.key("b")) if outcome.shown and not hidden else None
-            held = pinned(state)
-            yield ExperimentPage(state, side, Side(held, state.key("a")) if held else None, aside, details)
+        aside = _aside(state, outcome, lesson, hidden, more)
+        splitter(state.key("splitter"))
+    with standing:  # after the editor: a rerun from here must not lose what was typed
+        status(state, outcome)
+        pin_button(state, outcome)
+    with right, figure:
+        if hidden and lesson:
+            ask(state, lesson)
+        side = Side(outcome.shown, state.key("b")) if outcome.shown and not hidden else None
+        held = pinned(state)
+        yield ExperimentPage(state, side, Side(held, state.key("a")) if held else None, aside, details)
     the_idea(state)
     show_the_code(state, outcome.shown)
     interview_desk(state, lesson, state.lessons)
@@ -184,6 +187,7 @@ def _controls(state: PageState, outcome: Outcome, lesson: Lesson | None, in_sigh
             )
         else:
             run_button(state)
+    with st.container(key="page-knobs"):
         controls(state, in_sight)
 
 
@@ -199,8 +203,10 @@ def _marks(state: PageState, outcome: Outcome, fault: Fault | None) -> list[dict
 def _presets(state: PageState, lesson: Lesson | None) -> None:
     if not state.lessons:
         return
-    key, titles = state.key("preset"), {item.title: item for item in state.lessons}
-    st.session_state[key] = lesson.title if lesson else None
+    titles = {item.title: item for item in state.lessons}
+    # A key of its own for each state: that the browser still shows another one is not a choice.
+    key = state.revised_key(f"preset-{slug(lesson.title) if lesson else 'own'}")
+    state.set("preset-key", key)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.selectbox(
             "Preset",
@@ -210,13 +216,24 @@ def _presets(state: PageState, lesson: Lesson | None) -> None:
             key=key,
             placeholder="Your own program" if state.offers_program else "Your own settings",
             label_visibility="collapsed",
-            on_change=lambda: state.choose(titles[st.session_state[key]]) if st.session_state[key] else None,
+            on_change=_choose,
+            args=(state, key),
         )
         predict_toggle(state)
 
 
-def _aside(state: PageState, outcome: Outcome, lesson: Lesson | None, hidden: bool) -> DeltaGenerator:
-    """Faults, the page's own texts about the run, the answer to a prediction, the findings."""
+def _choose(state: PageState, key: str) -> None:
+    """``key``: of the selector that was used. Streamlit also calls this for one that is no longer drawn."""
+    lesson = next((item for item in state.lessons if item.title == st.session_state[key]), None)
+    if lesson and key == state.get("preset-key"):
+        state.choose(lesson)
+
+
+def _aside(
+    state: PageState, outcome: Outcome, lesson: Lesson | None, hidden: bool, more: DeltaGenerator
+) -> DeltaGenerator:
+    """Faults, the page's own texts about the run, the answer to a prediction, the findings; ``more``: place for those
+    that do not stand beside the figure."""
     if outcome.problem:
         st.warning(outcome.problem)
     found = outcome.shown.findings if outcome.shown and not hidden else ()
@@ -233,7 +250,7 @@ def _aside(state: PageState, outcome: Outcome, lesson: Lesson | None, hidden: bo
         if outcome.shown and not hidden:
             if outcome.shown.state == "done":  # a part may lack what the answer is read from
                 answer(state, lesson, outcome.shown.result)
-            findings(state, found)
+            findings(state, found, more)
     return aside
 
 

@@ -34,18 +34,21 @@ _ENDS: dict[State, str] = {
 }
 
 
-def findings(state: PageState, found: Sequence[Finding]) -> None:
-    """All findings below each other; in presenter mode one at a time."""
+def findings(state: PageState, found: Sequence[Finding], more: DeltaGenerator) -> None:
+    """The first finding here, beside the figure, the others in ``more``, below it; in presenter mode one at a time, here."""
     if not found:
         return
     st.subheader("What to notice", anchor=False)
     if not presenting():
-        for number, finding in enumerate(found):
-            _card(state, finding, f"finding-{number}")
+        _card(state, found[0], "finding-0")
+        with more:
+            for number, finding in enumerate(found[1:], 1):
+                _card(state, finding, f"finding-{number}")
         return
-    with st.container(horizontal=True):
-        page = st.pagination(len(found), key=state.key("finding-number")) if len(found) > 1 else 1
-        _card(state, found[min(page, len(found)) - 1], "finding-one")
+    page = st.session_state.get(state.key("finding-number")) or 1
+    _card(state, found[min(page, len(found)) - 1], "finding-one")
+    if len(found) > 1:
+        st.pagination(len(found), key=state.key("finding-number"))
 
 
 def _card(state: PageState, finding: Finding, key: str) -> None:
@@ -89,7 +92,7 @@ def _offer_edits(state: PageState, finding: Finding, key: str) -> None:
 
 def diff_text(edits: Sequence[Edit]) -> str:
     """Each edit as the old line behind "-" and the new ones behind "+"."""
-    parts = ([f"- {edit.old}", *(f"+ {line}" for line in edit.new.split("\n"))] for edit in edits)
+    parts = ([f"- {edit.old}", *(f"+ {line}" for line in edit.new.split("\n") if edit.new)] for edit in edits)
     return "\n".join(line for part in parts for line in part)
 
 

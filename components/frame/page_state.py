@@ -1,12 +1,14 @@
 """What one page remembers during a visit, and how it agrees with the address.
 
 NOTE Where the state of a page lives.
-1. Plain values only, in the session under ``<prefix>:<name>``; widgets have keys ``<prefix>-<knob>``.
+1. Plain values only, in the session under ``<prefix>:<name>``.
 2. ``values`` (one plain value a knob) is the state. A script run first reads what changed into it, then draws.
 3. The address is written from ``values``. It is read, checked against the knobs and taken over only when the page is
    entered with one (a link was opened) or the visitor went back or forward. Otherwise it may be older than ``values``:
    the browser sends the address that it shows, and may not have seen our last one yet.
-4. Streamlit forgets the widgets of a page that is left, and its address. Coming back without an address brings back
+4. What Python sets (a preset, a link, a repair) raises ``revision``, and the widgets of the knobs get new keys with it: a
+   late message of the browser is about keys that are gone, and changes nothing.
+5. Streamlit forgets the widgets of a page that is left, and its address. Coming back without an address brings back
    ``values`` as they were.
 """
 
@@ -49,6 +51,11 @@ class PageState:
         """Widget key, and query parameter of a knob."""
         return f"{self.prefix}-{name}"
 
+    def revised_key(self, name: str) -> str:
+        """Key of a widget whose value Python may replace: of ``name`` in the present revision."""
+        revision = self.get("revision", 0)
+        return self.key(name) + (f"~{revision}" if revision > 1 else "")
+
     @property
     def values(self) -> dict[str, Any]:
         return dict(self.get("values"))
@@ -57,9 +64,6 @@ class PageState:
         """Set all knobs from Python; their widgets and the editor follow. Before they are drawn, or in a callback."""
         self.set("values", values)
         self.set("revision", self.get("revision", 0) + 1)
-        for name in self.knobs:
-            if self.key(name) in st.session_state:
-                st.session_state[self.key(name)] = values[name]
 
     def choose(self, lesson: Lesson) -> None:
         """Take a preset and run it: its program is our own."""
@@ -71,7 +75,8 @@ class PageState:
     def read(self) -> None:
         """Take over what happened since the last script run: in the address, the widgets, the editor."""
         self._read_address()
-        fresh = {n: st.session_state[self.key(n)] for n in self.knobs if self.key(n) in st.session_state}
+        keys = {name: self.revised_key(name) for name in self.offers()}
+        fresh = {name: st.session_state[key] for name, key in keys.items() if key in st.session_state}
         self.set("values", self.values | fresh)
         self._settle()
         self._read_editor()
@@ -89,7 +94,7 @@ class PageState:
         for name, k in self.offers().items():
             if k.choices and self.values[name] not in (*k.choices, None):
                 self.set("values", self.values | {name: k.choices[0]})
-                st.session_state[self.key(name)] = k.choices[0]
+                st.session_state[self.revised_key(name)] = k.choices[0]
 
     def _read_address(self) -> None:
         mine = {k: v for k, v in st.query_params.items() if k.startswith(f"{self.prefix}-")}

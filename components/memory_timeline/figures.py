@@ -13,7 +13,8 @@ from components.kit.palette import Theme
 from components.kit.tables import draw_table
 from components.memory_timeline.charts import memory as charts
 from components.memory_timeline.fit_view import draw_fit
-from components.memory_timeline.rulers_view import draw_message, draw_rulers
+from components.memory_timeline.plan_view import draw_plan
+from components.memory_timeline.rulers_view import draw_differences, draw_message, draw_rulers
 from components.memory_timeline.timeline import memory_view
 from components.memory_timeline.timeline.scene import phase_text
 from lab.quantities import bytes_text, seconds_text, short_bytes_text
@@ -31,8 +32,9 @@ from lab.records.memory import (
 
 VIEWS = {
     "timeline": "Timeline",
-    "settings": "Settings side by side",
-    "saved": "Saved tensors",
+    "settings": "Settings",
+    "saved": "Saved",
+    "plan": "Checkpointing",
     "fit": "Will it fit?",
     "oom": "Out of memory",
 }
@@ -89,9 +91,9 @@ def draw_view(view: str, result: MemoryResult, key: str, presenter: bool) -> Non
         return
     if not (presenter and view == "timeline"):  # the figure says the same and needs the screen
         _headline(result, key)
-    {"timeline": _timeline, "settings": _settings, "saved": _saved, "fit": _fit, "oom": _out_of_memory}[view](
-        result, f"{key}-{view}", presenter
-    )
+    {"timeline": _timeline, "settings": _settings, "saved": _saved, "plan": _plan, "fit": _fit, "oom": _out_of_memory}[
+        view
+    ](result, f"{key}-{view}", presenter)
 
 
 def _headline(result: MemoryResult, key: str) -> None:
@@ -198,6 +200,10 @@ def _saved_row(tensor: SavedTensor) -> dict[str, Any]:
     }
 
 
+def _plan(result: MemoryResult, key: str, presenter: bool) -> None:
+    draw_plan(result, theme(), key)
+
+
 def _fit(result: MemoryResult, key: str, presenter: bool) -> None:
     fit, prediction = result.fit, result.prediction
     verdict = "fits" if fit.fits else "does not fit"
@@ -238,6 +244,7 @@ def _out_of_memory(result: MemoryResult, key: str, presenter: bool) -> None:
         draw_message(result.message, key)
     _cap_hit(result, key)
     draw_rulers(result.allocator_models, theme(), key)
+    draw_differences(result.on_cuda, result.peak.bytes, key)
 
 
 def _no_cap_hit(result: MemoryResult) -> str:

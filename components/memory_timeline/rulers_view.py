@@ -10,7 +10,7 @@ from components.kit.palette import Theme
 from components.kit.tables import draw_table
 from components.memory_timeline.charts.rulers import rulers_chart
 from lab.quantities import bytes_text, short_bytes_text
-from lab.records.memory import AllocatorModel, OomMessage
+from lab.records.memory import AllocatorModel, CudaDifference, OomMessage
 
 RULERS = {
     "segments": "Fixed segments are the default; expandable ones grow (expandable_segments:True).",
@@ -21,6 +21,38 @@ RULERS = {
     "smallest device": "On which every request was served, in steps of 2 MiB, without the context.",
 }
 MESSAGE = {"number": "", "size": "", "bytes": "As precise as the message.", "what it is": ""}
+
+
+CUDA = {"what": "", "bytes": "Of the peak; exact where a number is known.", "size": "", "known from": "", "why": ""}
+
+
+def draw_differences(found: tuple[CudaDifference, ...], peak_bytes: int, key: str) -> None:
+    """What a CUDA device would do differently, as numbers."""
+    if not found:
+        return
+    st.markdown("**The same peak on a CUDA device**")
+    total = peak_bytes + sum(row.bytes or 0 for row in found)
+    st.caption(
+        f"Known facts and the model of its allocator, nothing measured. With all of them {short_bytes_text(peak_bytes)} become "
+        f"{short_bytes_text(total)}, and the context."
+    )
+    rows = [
+        {
+            "what": row.name,
+            "size": _signed(row.bytes),
+            "bytes": row.bytes,
+            "known from": row.known_from,
+            "why": row.text,
+        }
+        for row in found
+    ]
+    draw_table(rows, CUDA, f"{key}-cuda", "")
+
+
+def _signed(size: int | None) -> str:
+    if size is None:
+        return "no number"
+    return f"{'−' if size < 0 else '+'}{short_bytes_text(abs(size))}"
 
 
 def draw_rulers(models: tuple[AllocatorModel, ...], theme: Theme, key: str) -> None:

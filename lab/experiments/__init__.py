@@ -3,3 +3,6 @@
 In each, read ``schema`` first (what is asked and answered), then ``measure`` (the run), ``findings`` (what to notice) and
 ``lessons``; ``readings`` are single numbers of a result, ``script`` the program to take away.
 """
+
+EXPLAINER = "autograd_graph"
+"""It watches every operation of a program, so it is asked on every page why a program ended early."""

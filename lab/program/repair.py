@@ -3,7 +3,8 @@
 What "tested" means. The edited program
 1. ended without an error, and torch refused fewer things than before (also those whose error the program catches);
 2. runs the engine if the program did before, and no pass starts from a leaf;
-3. gives finite gradients, and in its first pass, and in those after it up to the first update of a leaf, they are the
+3. starts its passes from the same values, where the fault is a write in place: such a repair changes no forward;
+4. gives finite gradients, and in its first pass, and in those after it up to the first update of a leaf, they are the
    change of where the pass starts, per change of the leaves, in float64 (see ``nudged_run``); so does the first pass
    after an update, for the leaves as they are then.
 A program that differentiates nothing is compared on its ``loss``, else its last result with a graph. Where there is
@@ -13,6 +14,7 @@ none, nothing is compared, and ending clean is enough. Whatever cannot be compar
 from __future__ import annotations
 
 import gc
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -37,7 +39,10 @@ class _NotTestedError(Exception):
 
 
 class Trial:
-    """Runs edits of one program. ``asked``: it ran the engine, or tried. ``errors``: messages of what torch refused it."""
+    """Runs edits of one program. ``asked``: it ran the engine, or tried. ``errors``: messages of what torch refused it.
+
+    ``starts``: values that its passes started from, which a repair must not change.
+    """
 
     def __init__(
         self,
@@ -48,8 +53,10 @@ class Trial:
         asked: bool,
         errors: Collection[str],
         seconds_left: Callable[[], float],
+        starts: Sequence[Any] = (),
     ) -> None:
         self._source, self._seed, self._device = source, seed, device
+        self._starts = starts
         self._asked, self._errors, self._left = asked, {e[:200] for e in errors}, seconds_left
 
     def repairs(self, candidates: Sequence[tuple[Edit, ...]]) -> tuple[Repair, ...]:
@@ -90,6 +97,9 @@ class Trial:
             raise _NotTestedError("it no longer runs backward")
         if adds_retain_graph(self._source, edited) and max(Counter(watch.lines).values(), default=0) > 1:
             raise _NotTestedError("retain_graph=True in a loop keeps every graph")
+        begun = [tensor_value(p.roots[0]) for p in watch.passes if p.roots]
+        if any(not _alike(a, b) for a, b in zip(self._starts, begun, strict=False)):
+            raise _NotTestedError("its forward gives other values")
         leaves = [(name, t) for name, t in named_tensors([ran.namespace]) if t.requires_grad and t.is_leaf]
         gradients = {name: leaf.grad for name, leaf in leaves if leaf.grad is not None}
         if not all(
@@ -145,6 +155,17 @@ class Trial:
                 torch.set_default_dtype(torch.float64)
             with watch:
                 return run_program(edited, namespace(), wall_s=left, printed_bytes=1 << 20)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two plain values hold the same numbers, but for rounding; True where one is not known."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return all(_alike(one[key], other[key]) for key in ("min", "max", "norm") if key in one and key in other)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        return math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-6) or (math.isnan(one) and math.isnan(other))
+    return True
 
 
 def _covers(one: ComparedPass, only: frozenset[int] | None) -> bool:

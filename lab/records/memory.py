@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.contract import Fault
+from lab.records.memory_plan import CheckpointPlan
 from lab.records.program import Said
 
 CATEGORY_TEXTS = {
@@ -364,6 +365,18 @@ class AllocatorModel:
 
 
 @dataclass(frozen=True)
+class CudaDifference:
+    """What a peak on the CPU would have more or less on a CUDA device: a known fact or the allocator's model, not measured."""
+
+    name: str
+    bytes: int | None
+    """None where no number is known."""
+    known_from: str
+    """known, or model."""
+    text: str
+
+
+@dataclass(frozen=True)
 class OomNumber:
     """One number of an out-of-memory message."""
 
@@ -503,5 +516,10 @@ class MemoryResult(Said):
     """With fixed and with expandable segments."""
     message: OomMessage | None
     """The pasted message, taken apart."""
+    on_cuda: tuple[CudaDifference, ...]
+    """Beside the peak of a run or prediction for the CPU."""
+    plan: CheckpointPlan | None
+    plan_reason: str
+    """Why there is none; empty otherwise."""
     device: str
     fault: Fault | None

@@ -45,6 +45,8 @@ class Ended:
     line: int | None
     module: str = ""
     """In which module it was raised and what that got, in words; empty outside of modules."""
+    meant: str = ""
+    """A name that nearly is the one that was not found."""
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,7 @@ def test_the_pass_is_walked_by_keyboard_to_its_last_step(figure: Open) -> None:
 
 def test_lines_and_nodes_mark_each_other(figure: Open) -> None:
     page = figure("used twice")
+    page.get_by_role("button", name="Show the program").click()
     page.locator(node(page, "h = sigmoid")).click()
     expect(page.locator('.row[data-line="3"].marked')).to_have_count(1)
     assert "SigmoidBackward0" in inner_text(page, ".details")

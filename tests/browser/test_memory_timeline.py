@@ -87,7 +87,7 @@ def test_the_tooltip_has_exact_numbers(figure: Page, at_rest: AtRest):
     expect(figure.locator(".memory .tip strong")).to_have_text(re.compile(r"[KM]iB \([\d,]+ B\)"))
 
 
-@pytest.mark.parametrize("view", ["Settings side by side", "Saved tensors", "Will it fit?", "Out of memory"])
+@pytest.mark.parametrize("view", ["Settings", "Saved", "Checkpointing", "Will it fit?", "Out of memory"])
 def test_every_view_draws(figure: Page, view: str):
     figure.get_by_role("radio", name=view).click()
     expect(

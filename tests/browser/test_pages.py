@@ -7,7 +7,7 @@ import re
 import string
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, WebSocketRoute, expect
 
 from tests.browser.conftest import _is_foreign, settle
 
@@ -48,6 +48,45 @@ def test_type_run_meet_an_error_fix_it_see_the_graph(page: Page, app_url: str):
     expect(page.get_by_text("Your program stopped")).to_have_count(0)
     expect(page.locator(".line.wrong")).to_have_count(0)
     expect(picture(page).first).to_contain_text("loss = sum")
+
+
+def delay_messages(page: Page, seconds: float) -> None:
+    """Let everything that the browser says reach the server late."""
+
+    def route(ws: WebSocketRoute) -> None:
+        server = ws.connect_to_server()
+
+        def pass_on(message: str | bytes) -> None:
+            page.wait_for_timeout(1000 * seconds)
+            server.send(message)
+
+        ws.on_message(pass_on)
+
+    page.route_web_socket(re.compile("_stcore/stream"), route)
+
+
+def test_a_program_typed_during_the_first_run_is_kept_when_messages_are_late(page: Page, app_url: str):
+    delay_messages(page, 0.7)
+    editor = visit(page, f"{app_url}/autograd_graph?ag-preset=a-small-network")
+    type_program(page, editor, FIXED)
+    page.keyboard.press("Control+Enter")
+    page.wait_for_url(re.compile("ag-code"))
+    expect(picture(page).first).to_contain_text("y = mul")
+    expect(editor).to_have_value(FIXED)
+
+
+def test_a_preset_stays_when_a_late_message_speaks_of_the_settings_before(page: Page, app_url: str):
+    page.goto(f"{app_url}/gradient_flow")
+    settle(page)
+    delay_messages(page, 0.7)
+    page.reload()
+    settle(page)
+    page.get_by_role("combobox", name="Preset").click()
+    page.get_by_role("option", name="sigmoid, 30 layers deep").click()
+    page.get_by_role("radio", name="RMS").click()  # carries every widget as the browser still shows it
+    page.wait_for_url(re.compile("gf-preset=sigmoid-30-layers-deep"))
+    page.wait_for_timeout(3000)
+    assert "gf-preset=sigmoid-30-layers-deep" in page.url
 
 
 def test_a_link_brings_the_program_and_waits_for_run(page: Page, app_url: str):
@@ -111,7 +150,8 @@ def test_going_back_brings_back_the_state(page: Page, app_url: str):
     expect(editor).to_have_value(first)
     page.get_by_role("link", name="Start").click()
     expect(page.get_by_role("heading", name="PyTorch Internals Lab")).to_be_visible()
-    page.get_by_test_id("stSidebar").get_by_role("link", name="Autograd graph").click()
+    page.get_by_test_id("stHeader").get_by_text("Autograd", exact=True).click()
+    page.get_by_test_id("stTopNavDropdownLink").filter(has_text="Autograd graph").click()
     expect(editor).to_have_value(first)
 
 
@@ -129,6 +169,55 @@ def test_the_editor_indents_and_lets_go_of_the_keyboard(page: Page, app_url: str
     page.keyboard.press("Escape")
     page.keyboard.press("Tab")
     expect(editor).not_to_be_focused()
+
+
+def test_the_figure_takes_the_room_and_a_line_of_60_characters_fits(page: Page, app_url: str):
+    page.set_viewport_size({"width": 1440, "height": 900})
+    editor = visit(page, f"{app_url}/autograd_graph")
+    settle(page)
+    expect(page.locator(".figure .node").first).to_be_visible()
+    assert page.locator(".st-key-page-figure").bounding_box()["width"] >= 900  # type: ignore[index]
+    row = page.locator(".ink .line").first
+    heights = []
+    for text in ("x = 1", "x" * 60, "x" * 90):
+        editor.fill(text)
+        heights.append(row.evaluate("e => e.offsetHeight"))
+    assert heights[1] == heights[0]
+    assert heights[2] == pytest.approx(2 * heights[0], abs=2)
+
+
+def test_the_line_between_controls_and_figure_is_dragged_and_remembered(page: Page, app_url: str):
+    page.set_viewport_size({"width": 1440, "height": 900})
+    visit(page, f"{app_url}/autograd_graph")
+    settle(page)
+    figure, line = page.locator(".st-key-page-figure"), page.locator(".splitter")
+    before, at = figure.bounding_box(), line.bounding_box()
+    assert before
+    assert at
+    page.mouse.move(at["x"] + 12, at["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(at["x"] + 162, at["y"] + 60, steps=3)
+    page.mouse.up()
+    page.wait_for_function(
+        "w => document.querySelector('.st-key-page-figure').clientWidth < w - 140", arg=before["width"]
+    )
+    page.reload()
+    settle(page)
+    page.wait_for_function(
+        "w => document.querySelector('.st-key-page-figure').clientWidth < w - 140", arg=before["width"]
+    )
+    line.focus()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function(
+        "w => document.querySelector('.st-key-page-figure').clientWidth > w - 140", arg=before["width"]
+    )
+    page.evaluate("scrollTo(0, 0)")
+    at = line.bounding_box()
+    assert at
+    page.mouse.dblclick(at["x"] + 12, 300)
+    page.wait_for_function(
+        "w => Math.abs(document.querySelector('.st-key-page-figure').clientWidth - w) < 2", arg=before["width"]
+    )
 
 
 def test_both_layers_of_the_editor_break_lines_at_the_same_places(page: Page, app_url: str):
@@ -149,15 +238,15 @@ def test_both_layers_of_the_editor_break_lines_at_the_same_places(page: Page, ap
 def test_presenter_mode_hides_the_controls_and_is_in_the_address(page: Page, app_url: str):
     editor = visit(page, f"{app_url}/autograd_graph")
     expect(picture(page).first).to_be_visible()
-    size = page.evaluate("getComputedStyle(document.documentElement).fontSize")
     expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
     expect(page.get_by_role("button", name="Present")).to_be_visible()
     page.mouse.click(900, 20)
     page.keyboard.press("p")
     page.wait_for_url(re.compile("present=1"))
     expect(editor).not_to_be_visible()
-    expect(page.get_by_test_id("stSidebar")).not_to_be_visible()
-    expect(page.locator("html")).to_have_css("font-size", f"{1.5 * float(size[:-2]):g}px")
+    expect(page.get_by_test_id("stHeader")).not_to_be_visible()
+    size = page.evaluate("parseFloat(getComputedStyle(document.documentElement).fontSize)")
+    assert size >= 20  # read from the last row, also on a projector with 720 lines
     page.keyboard.press("?")
     expect(page.get_by_role("heading", name="Keys")).to_be_visible()
     page.keyboard.press("Escape")

@@ -103,7 +103,7 @@ def _figure(
         view = {}
     number, opened = view.get("pass", default_pass(result)), view.get("open")
     own = own_nodes(pass_graph(result, number)[0], program, beside) if beside else frozenset()
-    drawn = scene(result, number, tree(number), None if opened is None else set(opened), wide=presenter, own=own)
+    drawn = scene(result, number, tree(number), None if opened is None else set(opened), wide=beside is None, own=own)
     fault = result.fault
     _component(
         key=key,

@@ -6,7 +6,7 @@ import { legendForFile, lineCounts, writeHeading } from "./heading.js"
 import { createListing } from "./listing.js"
 import { createPicture } from "./picture.js"
 import { FIT_LIMIT, READABLE, createOverview, createView } from "./view.js"
-import { figureAt, iconButton, paintTheme, part, svgElement } from "../../kit/base.js"
+import { element, figureAt, iconButton, paintTheme, part, svgElement } from "../../kit/base.js"
 import { saveButtons } from "../../kit/save.js"
 import { createStepper } from "../../kit/stepper/stepper.js"
 
@@ -94,11 +94,11 @@ class Figure {
 
   show(data) {
     const { parts, stepper } = this, before = this.data
+    this.data = data
     paintTheme(parts.root, data)
     this.showListing(this.listingChosen)
     if (data === before) return // only the theme is new
     const sameFigure = data.figure === before.figure, at = before.steps[stepper.position - 1]?.at[0]
-    this.data = data
     parts.stage.classList.remove("waiting")
     parts.stage.setAttribute("aria-label", data.description)
     parts.message.textContent = data.message
@@ -123,7 +123,7 @@ class Figure {
     const { data, view, anchor } = this
     this.anchor = null
     if (!data.nodes.length) return
-    Object.assign(view, { width: data.size[0], height: data.size[1], largest: data.presenter ? 2 * FIT_LIMIT : FIT_LIMIT })
+    Object.assign(view, { width: data.size[0], height: data.size[1], largest: data.presenter ? 2 * FIT_LIMIT : FIT_LIMIT, projected: data.presenter })
     this.overview.show(data.nodes, data.size)
     if (!same) return view.open(this.card(data.focus))
     if (view.fitted && view.fitScale() >= READABLE) return view.fit()
@@ -222,10 +222,18 @@ class Figure {
     this.picture.step(position)
     const step = this.data.steps[position - 1]
     this.writeNote(step, position)
+    this.tellLine(step && this.card(step.item)?.line)
     if (!step) return
     const cards = [step.item, ...step.given.map(given => given.to)].map(id => this.card(id)).filter(Boolean)
     this.listing.mark([cards[0]?.line].filter(Boolean), this.line, [])
     if (moving) this.view.reveal(cards)
+  }
+
+  // The editor marks the line of the step; before a group, where the program has no room, the line stands by the note.
+  tellLine(line) {
+    const { data, parts } = this, row = line ? data.program.split("\n")[line - 1] : ""
+    if (data.pointedAt) document.dispatchEvent(new CustomEvent("lab-step", { detail: { line: line || null, row } }))
+    if (line && data.presenter && !parts.root.classList.contains("with-listing")) parts.note.prepend(element("code", "step-line", `${line}  ${row.trim()}`), " ")
   }
 
   writeNote(step, position) {
@@ -240,7 +248,7 @@ class Figure {
   showListing(chosen) {
     const { root } = this.parts
     this.listingChosen = chosen
-    const shown = chosen ?? root.clientWidth >= LISTING_FROM_EM * parseFloat(getComputedStyle(root).fontSize)
+    const shown = chosen ?? (this.data.presenter && root.clientWidth >= LISTING_FROM_EM * parseFloat(getComputedStyle(root).fontSize))
     root.classList.toggle("with-listing", shown)
     this.listButton.setAttribute("aria-pressed", shown)
   }

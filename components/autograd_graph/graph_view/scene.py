@@ -68,7 +68,7 @@ def scene(
     """What is drawn: cards with positions, edges, frames, steps of pass ``number``, totals and texts.
 
     ``tree`` is ``fold(*pass_graph(result, number))``; ``opened`` None opens what is open at first. ``wide``: the stage is
-    a projected screen, so data may flow to the right where that is larger. ``own``: nodes that the graph beside it lacks.
+    wider than high, so data may flow to the right where that is larger. ``own``: nodes that the graph beside it lacks.
     """
     nodes, edges = pass_graph(result, number)
     by_id = {n.id: n for n in nodes}
@@ -172,8 +172,8 @@ def _edges(edges: Sequence[Edge], item_of: dict[int, int | Box]) -> tuple[list[d
     return list(drawn.values()), ids
 
 
-_WIDE = 1.9
-"""Width over height of the stage on a projected screen."""
+_WIDE = 1.75
+"""Width over height of a stage that takes the room beside the controls."""
 
 
 def _room(placed: layout.Layout) -> float:

@@ -4,10 +4,11 @@ import { svgElement } from "../../kit/base.js"
 import { followPointers, followWheel, keptAt } from "../../kit/zoom.js"
 
 export const FIT_LIMIT = 1.35, READABLE = 0.45
+const PROJECTED = 1.45 // titles of 20 px, read from the last row
 const FAR = 0.5, MARGIN = 22
 
 export function createView(stage, world, overview) {
-  const view = { k: 1, x: 0, y: 0, fitted: true, width: 0, height: 0, largest: FIT_LIMIT }
+  const view = { k: 1, x: 0, y: 0, fitted: true, width: 0, height: 0, largest: FIT_LIMIT, projected: false }
   let cleared = null // where a fitted picture was moved to for a panel
   const bounds = () => [stage.clientWidth, stage.clientHeight]
 
@@ -31,12 +32,10 @@ export function createView(stage, world, overview) {
   }
   // First look at a picture: all of it where that can be read, else its end, where backward starts.
   view.open = focus => {
-    if (view.fitScale() >= READABLE || !focus) return view.fit(false)
-    const [w, h] = bounds()
-    view.k = Math.min(0.75, view.largest)
-    view.x = w / 2 - focus.x * view.k
-    const foot = (focus.y + focus.h / 2) * view.k
-    view.y = view.height * view.k < h ? (h - view.height * view.k) / 2 : h - MARGIN - foot
+    if (view.fitScale() >= (view.projected ? PROJECTED : READABLE) || !focus) return view.fit(false)
+    view.k = view.projected ? PROJECTED : Math.min(0.75, view.largest)
+    for (const [axis, whole, size, end] of [["x", view.width, bounds()[0], focus.x + focus.w / 2], ["y", view.height, bounds()[1], focus.y + focus.h / 2]])
+      view[axis] = whole * view.k < size - 2 * MARGIN ? (size - whole * view.k) / 2 : size - MARGIN - end * view.k
     view.fitted = false
     view.paint()
   }

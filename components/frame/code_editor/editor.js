@@ -125,8 +125,14 @@ export default function ({ data, parentElement, setStateValue }) {
   }
   editor.classList.toggle("dark", isDark(find(".paper")))
   refresh()
-  document.removeEventListener("lab-line", memory.hear)
-  memory.hear = ({ detail }) => { memory.pointed = detail.line; point() }
-  document.addEventListener("lab-line", memory.hear)
-  return () => document.removeEventListener("lab-line", memory.hear)
+  memory.leave?.()
+  const hear = ({ detail }) => { // a step tells how its line reads: the text may have been edited since it ran
+    const reads = detail.row === undefined || area.value.split("\n")[detail.line - 1] === detail.row
+    memory.pointed = reads ? detail.line : null
+    point()
+  }
+  const told = ["lab-line", "lab-step"]
+  for (const name of told) document.addEventListener(name, hear)
+  memory.leave = () => { for (const name of told) document.removeEventListener(name, hear) }
+  return memory.leave
 }

@@ -15,9 +15,10 @@ from lab.contract import Report, knobs
 from lab.experiments.autograd_graph.classic import classic_dot
 from lab.experiments.autograd_graph.faults import fault_of
 from lab.experiments.autograd_graph.findings import candidates
-from lab.experiments.autograd_graph.findings.tested import asks_for_backward, errors_of
+from lab.experiments.autograd_graph.findings.tested import asks_for_backward, errors_of, starts_of
 from lab.experiments.autograd_graph.schema import Params, Result
 from lab.instruments.describing.assigned import assigned_names
+from lab.instruments.describing.names import failed_scopes
 from lab.instruments.graph.book import Graph
 from lab.instruments.graph.cuts import SeenCut
 from lab.instruments.graph.program_trace import ProgramTrace
@@ -60,6 +61,7 @@ def run(params: Params, report: Report) -> Result:
         device=params.device,
         asked=asks_for_backward(result),
         errors=errors_of(result),
+        starts=starts_of(result),
         seconds_left=lambda: _SHARE_OF_ALL * limits.wall_s - (time.perf_counter() - started),
     )
     return replace(result, repairs=trial.repairs(edits))
@@ -75,6 +77,7 @@ def _run_once(params: Params, report: Report) -> Result:
         with trace:
             ran = program.run_typed(params, share=0.7, names=names)
         seconds = time.perf_counter() - started
+        trace.ended_in = failed_scopes(ran.error, program.FILE)
         report(0.5, "reading the graph")
         collects = gc.isenabled()
         gc.disable()  # tens of thousands of records, none of them garbage

@@ -133,7 +133,18 @@ def _bare_result(params: Params, highest: Peak, reason: str, error: SubjectError
         fault=error.fault if error else None,
         predicted=params.predict,
         **dict.fromkeys(
-            ("phase_peaks", "step_ends", "runs", "changes", "saved", "dtypes", "kept", "skipped", "allocator_models"),
+            (
+                "phase_peaks",
+                "step_ends",
+                "runs",
+                "changes",
+                "saved",
+                "dtypes",
+                "kept",
+                "skipped",
+                "allocator_models",
+                "on_cuda",
+            ),
             (),
         ),
         **dict.fromkeys(
@@ -149,7 +160,9 @@ def _bare_result(params: Params, highest: Peak, reason: str, error: SubjectError
             ),
             0,
         ),
-        **dict.fromkeys(("unseen_reason", "step_s_reason", "prediction_reason", "allocator_reason"), reason),
+        **dict.fromkeys(
+            ("unseen_reason", "step_s_reason", "prediction_reason", "allocator_reason", "plan_reason"), reason
+        ),
         **dict.fromkeys(
             (
                 "unseen_bytes",
@@ -161,6 +174,7 @@ def _bare_result(params: Params, highest: Peak, reason: str, error: SubjectError
                 "oom",
                 "allocator",
                 "message",
+                "plan",
             ),
             None,
         ),
@@ -240,8 +254,7 @@ def run_row(setting: Setting, tracked: Tracked, chosen: bool, predicted: bool, s
     )
 
 
-def change(setting: Setting, tracked: Tracked, chosen: Tracked, card_bytes: int, *, measured: bool) -> Change:
+def change(setting: Setting, peak_bytes: int, chosen: Tracked, card_bytes: int, *, measured: bool) -> Change:
     """What the peak becomes."""
-    saving = chosen.peak_bytes - tracked.peak_bytes
-    fits = tracked.peak_bytes <= card_bytes
-    return Change(setting.name, setting.knobs, tracked.peak_bytes, saving, measured, fits)
+    saving = chosen.peak_bytes - peak_bytes
+    return Change(setting.name, setting.knobs, peak_bytes, saving, measured, peak_bytes <= card_bytes)

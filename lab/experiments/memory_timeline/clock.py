@@ -26,7 +26,7 @@ def step_seconds(settings: Sequence[Params]) -> list[Seconds]:
     The settings take turns, so that a machine that gets slower does so for all of them; each was warmed up with one
     step. On a device the clock is read only once it is idle.
     """
-    with _prepared(settings) as trainings:
+    with prepared(settings) as trainings:
         for training in trainings:
             training.run(1)
         times: list[list[float]] = [[] for _ in settings]
@@ -37,7 +37,7 @@ def step_seconds(settings: Sequence[Params]) -> list[Seconds]:
 
 
 @contextlib.contextmanager
-def _prepared(settings: Sequence[Params]) -> Iterator[list[Training]]:
+def prepared(settings: Sequence[Params]) -> Iterator[list[Training]]:
     """A training of each setting; the collector of Python is off inside, when it runs is chance."""
     trainings = []
     with warnings.catch_warnings(action="ignore"):

@@ -26,7 +26,7 @@ def extrapolated(params: Params, least: int = LEAST) -> Extrapolation | None:
     try:
         blocks = block_count(params)
         unit = params.every if params.checkpoint == "every" else 1
-        if blocks < least * unit or blocks % unit or params.checkpoint in ("all", "some"):
+        if blocks < least * unit or blocks % unit or params.checkpoint in ("all", "chosen"):
             return None
         shallow: list[Tracked] = []
         for depth in range(FIRST, min(LAST, blocks // unit) + 1):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from lab.contract import Finding, by_level
 from lab.experiments.memory_timeline.faults import metadata_pairs
 from lab.experiments.memory_timeline.kept_findings import LOOKS as KEPT
+from lab.experiments.memory_timeline.plan_findings import LOOKS as PLAN
 from lab.experiments.memory_timeline.readings import run_with
 from lab.experiments.memory_timeline.retention import LOOKS as RETENTION
 from lab.experiments.memory_timeline.schema import Result
@@ -387,6 +388,7 @@ _LOOKS: tuple[Callable[[Result], Iterator[Finding]], ...] = (
     _square_root,
     _optimizer_temporaries,
     *SECOND_STEP,
+    *PLAN,
     _peak,
     _first_change,
     _fragmentation,

@@ -22,10 +22,13 @@ import torch
 
 from lab.contract import NotAvailableError, Report
 from lab.experiments.memory_timeline import assemble
+from lab.experiments.memory_timeline.blocks import NoPlanError
 from lab.experiments.memory_timeline.clock import step_seconds
 from lab.experiments.memory_timeline.depth import extrapolated
 from lab.experiments.memory_timeline.fitting import largest_batch, shards
+from lab.experiments.memory_timeline.on_cuda import cuda_differences
 from lab.experiments.memory_timeline.oom_message import taken_apart
+from lab.experiments.memory_timeline.planning import checkpoint_plan
 from lab.experiments.memory_timeline.price import Price, priced
 from lab.experiments.memory_timeline.rulers import allocator_models
 from lab.experiments.memory_timeline.schema import Params, Result
@@ -84,11 +87,11 @@ class _Measurement:
         self.time_reason = ""
         self.price = Price(OWN_S if params.model == "own" else LAB_S)
         self.parts: dict[str, Any] = dict.fromkeys(
-            ("prediction", "bare_peak_bytes", "oom", "allocator", "extrapolation", "fit")
+            ("prediction", "bare_peak_bytes", "oom", "allocator", "extrapolation", "fit", "plan")
         )
         self.parts["message"] = taken_apart(params.message) if params.message else None
-        self.parts |= dict.fromkeys(("runs", "changes", "allocator_models"), ()) | dict.fromkeys(
-            ("prediction_reason", "unseen_reason"), ""
+        self.parts |= dict.fromkeys(("runs", "changes", "allocator_models", "on_cuda"), ()) | dict.fromkeys(
+            ("prediction_reason", "unseen_reason", "plan_reason"), ""
         )
 
     def result(self) -> Result:
@@ -102,14 +105,17 @@ class _Measurement:
             self.parts["prediction"] = assemble.prediction(prediction, None if self.predicted else chosen)
         self.parts["bare_peak_bytes"], self.parts["unseen_reason"] = self._bare(chosen)
         if not chosen.fault:
-            self.parts["allocator_models"] = allocator_models(prediction or chosen)
+            self.parts["allocator_models"] = models_of = allocator_models(prediction or chosen)
+            self.parts["on_cuda"] = cuda_differences(self.params, chosen, models_of)
             if self.params.peak_only:
                 self.price.skipped += [
                     Skipped(name, "Only the peak was asked for.") for name in ("settings beside it", OOM)
                 ]
             else:
-                self._beside(chosen, prediction)
-                self._fit(chosen)
+                asked = bool(self.params.budget_bytes)
+                parts = [lambda: self._beside(chosen, prediction), lambda: self._fit(chosen)]
+                for part in [lambda: self._plan(chosen), *parts] if asked else [*parts, lambda: self._plan(chosen)]:
+                    part()
         self.report(0.98, "reading")
         return replace(self._so_far(chosen), complete=True)
 
@@ -183,6 +189,17 @@ class _Measurement:
             if more["largest"] is None:
                 more["largest_reason"] = "It did not fit the time."
         self.parts["fit"] = assemble.fit_of(params, chosen.peak_bytes, **more)
+
+    def _plan(self, chosen: Tracked) -> None:
+        """Which blocks to checkpoint under the budget."""
+        fake = self.predicted
+        self._hand_over(0.96, "which blocks to checkpoint", chosen)
+        try:
+            self.parts["plan"] = checkpoint_plan(
+                self.params, lambda params, name: self._tracked(params, fake, name), fake, not self.time_reason
+            )
+        except NoPlanError as error:
+            self.parts["plan_reason"] = str(error)
 
     def _hand_over(self, fraction: float, line: str, chosen: Tracked) -> None:
         self.report(fraction, line, self._so_far(chosen))
@@ -286,12 +303,18 @@ class _Measurement:
         against = prediction if fake and prediction else chosen  # a prediction knows no workspaces: like with like
         if fake and prediction_missing():
             return ()
-        found, settings = [], changes(self.params)
+        found, settings, deep = [], changes(self.params), fake and self.parts["extrapolation"] is not None
         for number, setting in enumerate(settings):
             self.report(0.65 + 0.25 * number / len(settings), f"what if: {setting.name}")
-            tracked = self._tracked(setting.of(self.params), fake, setting.name)
+            params = setting.of(self.params)
+            if deep and params not in self.kept and (few := extrapolated(params)):
+                found.append(assemble.change(setting, few.peak_bytes, against, self.params.card_bytes, measured=False))
+                continue
+            tracked = self._tracked(params, fake, setting.name)
             if tracked and not tracked.fault:
-                found.append(assemble.change(setting, tracked, against, self.params.card_bytes, measured=not fake))
+                found.append(
+                    assemble.change(setting, tracked.peak_bytes, against, self.params.card_bytes, measured=not fake)
+                )
         found = priced(self.params, found, self.price)
         return tuple(sorted(found, key=lambda change: -change.saving_bytes))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,8 +47,12 @@ class Params:
     """One parameter after the other (default on the CPU), all in one list (default on CUDA), or one kernel."""
     precision: str = knob("fp32", choices=("fp32", "bf16_autocast", "fp16_autocast", "bf16"))
     """Autocast keeps fp32 parameters and casts for each operation; bf16 turns the model itself into bfloat16."""
-    checkpoint: str = knob("none", choices=("none", "every", "all"))
+    checkpoint: str = knob("none", choices=("none", "every", "all", "chosen"))
     """Keep only the inputs of checkpointed segments and run each again in backward."""
+    blocks: str = knob("", max_bytes=1024)
+    """Blocks that are checkpointed when checkpoint is `chosen`, counted from 0: `0-3 6`."""
+    budget_bytes: int | None = knob(None, low=1 << 10, high=1 << 44, unit="bytes")
+    """Peak that a checkpoint plan may have. None: halfway between the least and the most that it can be."""
     every: int = knob(1, low=1, high=128)
     """Blocks in a segment when checkpoint is `every`."""
     reentrant: bool = knob(False)
@@ -106,6 +110,7 @@ class Params:
 
     def __post_init__(self) -> None:
         check(self)
+        block_numbers(self.blocks)
         if self.known_model:
             self.resolved()  # its sizes are checked too
             return
@@ -149,6 +154,28 @@ class Params:
         return Language(self.vocabulary, *sizes, self.mlp_ratio, activation, self.tied)
 
 
+def block_numbers(text: str) -> frozenset[int]:
+    """``0-3 6`` -> 0, 1, 2, 3, 6. Raises ParamsError."""
+    found: set[int] = set()
+    for part in text.replace(",", " ").split():
+        first, _, last = part.partition("-")
+        if not (first.isdigit() and (last or first).isdigit()) or int(last or first) > 4096:
+            raise ParamsError(f"blocks = {text!r}: {part!r} is no number and no range; write 0-3 6")
+        found |= set(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+def numbers_text(numbers: Iterable[int]) -> str:
+    """0, 1, 2, 3, 6 -> ``0-3 6``."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return " ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
 ATTENTION = ("gpt", "llama", "vit")
 """Networks with heads."""
 LANGUAGE = ("gpt", "llama")
@@ -170,6 +197,8 @@ def offered(values: Mapping[str, Any], k: Knob) -> Knob | None:
         "seq": model not in ("gpt", "lstm", "llama"),
         "every": values["checkpoint"] != "every" or forward_only,
         "reentrant": values["checkpoint"] == "none" or forward_only,
+        "blocks": values["checkpoint"] != "chosen" or forward_only,
+        "budget_bytes": forward_only,
         "optimizer": forward_only,
         "optimizer_impl": forward_only,
         "vocabulary": known or model not in LANGUAGE,

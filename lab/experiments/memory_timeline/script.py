@@ -6,20 +6,25 @@ request or after a step, another device) a dispatch mode does.
 
 from __future__ import annotations
 
+import inspect
+
 from lab.experiments.memory_timeline.program_text import program_text
-from lab.experiments.memory_timeline.schema import Params
+from lab.experiments.memory_timeline.schema import Params, block_numbers
 from lab.experiments.memory_timeline.settings import forward_only
+from lab.workloads import checkpointing
 from lab.workloads.optimizers import implementation, optimizer_source
 from lab.workloads.precision import autocast_source
 
 _HEAD = '''"""What is alive while a model trains, in bytes."""
 
 import contextlib
+import functools
 import gc
 import json
 import math
 import tempfile
 import weakref
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
@@ -134,10 +139,19 @@ def loss_of(model, batch):
     return F.cross_entropy(output, target)
 """
 
-_OWN_CHECKPOINT = """
-blocks = max((m for m in model.modules() if isinstance(m, (nn.Sequential, nn.ModuleList)) and len(m) > 1), key=len)
-for block in blocks.children():
-    block.forward = lambda *args, forward=block.forward: checkpoint(forward, *args, use_reentrant={reentrant})
+_FIND_BLOCKS = """
+{sources}
+
+lists = list(lists_below(model))
+if not lists:
+    alone = [m for m in model.modules() if is_list(m)]
+    lists = [max(alone, key=lambda m: (sum(p.numel() for p in m.parameters()), len(list(m.children()))))]
+blocks = [block for chain in lists for block in chain.children()]
+"""
+_CHECKPOINT = """
+for number, block in enumerate(blocks):
+    if number in {chosen}:
+        block.forward = functools.partial(checkpoint, block.forward, use_reentrant={reentrant})
 """
 
 
@@ -165,7 +179,9 @@ def script(params: Params) -> str:
 
 def _built(params: Params) -> str:
     classes, made, rule = program_text(params)
-    if params.checkpoint != "none" and params.model != "lstm":
+    if params.checkpoint == "chosen" and params.model != "lstm":
+        made += "blocks = list(model.blocks)\n" + _checkpointed(params)
+    elif params.checkpoint != "none" and params.model != "lstm":
         made += (
             f"every = len(model.blocks) if {params.checkpoint == 'all'} else min({params.every}, len(model.blocks))\n"
         )
@@ -175,8 +191,18 @@ def _built(params: Params) -> str:
 
 
 def _own(params: Params) -> str:
-    checkpointed = _OWN_CHECKPOINT.format(reentrant=params.reentrant) if params.checkpoint != "none" else ""
-    return f"\n{params.code.rstrip()}\n{checkpointed}{_OWN_BATCH}"
+    found = ""
+    if params.checkpoint != "none":
+        parts = (checkpointing.is_list, checkpointing.is_list_of_blocks, checkpointing.lists_below)
+        found = _FIND_BLOCKS.format(sources="\n\n".join(inspect.getsource(part) for part in parts)) + _checkpointed(
+            params
+        )
+    return f"\n{params.code.rstrip()}\n{found}{_OWN_BATCH}"
+
+
+def _checkpointed(params: Params) -> str:
+    chosen = sorted(block_numbers(params.blocks)) if params.checkpoint == "chosen" else "range(len(blocks))"
+    return _CHECKPOINT.format(chosen=chosen, reentrant=params.reentrant)
 
 
 def _setup(params: Params) -> str:

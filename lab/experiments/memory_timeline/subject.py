@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from lab.contract import Fault
-from lab.experiments.memory_timeline.schema import Params
+from lab.experiments.memory_timeline.schema import Params, block_numbers
 from lab.experiments.memory_timeline.settings import forward_only
 from lab.program import run as program
 from lab.program.explain import explain_fault
@@ -18,7 +18,7 @@ from lab.program.own_model import OwnModelError, own_model
 from lab.program.trained import model_of
 from lab.torch_private import FakeMode
 from lab.workloads import known_models, models
-from lab.workloads.checkpointing import are_equal, repeated_blocks, under_checkpoint
+from lab.workloads.checkpointing import Segments, are_equal, block_lists, under_checkpoint
 from lab.workloads.training_step import Loss, MicroBatches, Recipe, Training
 
 
@@ -27,8 +27,8 @@ class Subject:
     """One training, not begun."""
 
     training: Training
-    segments: int
-    """Checkpointed segments."""
+    segments: Segments
+    """Checkpointed segments, filled as they run."""
     ran: program.Ran | None = None
     """The visitor's program."""
 
@@ -53,7 +53,7 @@ def build(params: Params, blocks: int | None = None) -> Subject:
     sizes = {"layers": params.layers, "width": params.width, "batch": params.batch, "seq": params.seq}
     made = kinds.build(params.model, **sizes, language=params.language)
     (x,), model = made.inputs, made.model
-    model, segments = _checkpointed(model, params)
+    segments = _checkpointed(model, params)
     parts = zip(x.tensor_split(params.accumulate), made.target.tensor_split(params.accumulate), strict=True)
     losses: list[Loss] = [lambda x=x, y=y: made.criterion(model(x), y) for x, y in parts]
     task = MicroBatches(model, {"x": x, "target": made.target}, losses)
@@ -72,8 +72,8 @@ def block_count(params: Params) -> int:
         return params.layers if params.model in ("gpt", "llama", "vit", "mlp", "cnn") else 0
     with program.torch_defaults(params.seed, params.device), FakeMode():
         made = _own(params, None).training.task.model
-        blocks = repeated_blocks(made)
-        return len(list(blocks.children())) if blocks is not None and are_equal(blocks) else 0
+        chain = _one_list(made)
+        return len(list(chain.children())) if chain is not None and are_equal(*chain.children()) else 0
 
 
 def _own(params: Params, blocks: int | None) -> Subject:
@@ -89,9 +89,9 @@ def _own(params: Params, blocks: int | None) -> Subject:
 def _own_training(params: Params, ran: program.Ran, blocks: int | None) -> Subject:
     names = dict(ran.namespace)
     whole = model_of(ran)
-    if blocks and (chain := repeated_blocks(whole.model)) is not None:
-        del chain[blocks:]  # pyright: ignore[reportIndexIssue]
-    model, segments = _checkpointed(whole.model, params)
+    if blocks and (chain := _one_list(whole.model)) is not None:
+        del chain[blocks:]
+    model, segments = whole.model, _checkpointed(whole.model, params)
     names["model"] = model
     if isinstance(names.get("loss"), (torch.Tensor, float)):  # what a training loop left over
         del names["loss"]
@@ -106,10 +106,17 @@ def _own_training(params: Params, ran: program.Ran, blocks: int | None) -> Subje
     return Subject(Training(MicroBatches(model, inputs, losses), recipe(params)), segments, ran)
 
 
-def _checkpointed(model: nn.Module, params: Params) -> tuple[nn.Module, int]:
+def _one_list(model: nn.Module) -> nn.Sequential | nn.ModuleList | None:
+    """The list of blocks of a model that has one."""
+    lists = block_lists(model)
+    return lists[0] if len(lists) == 1 and isinstance(lists[0], (nn.Sequential, nn.ModuleList)) else None
+
+
+def _checkpointed(model: nn.Module, params: Params) -> Segments:
     if params.checkpoint == "none":
-        return model, 0
-    return under_checkpoint(model, "all" if params.checkpoint == "all" else "every", params.every, params.reentrant)
+        return Segments()
+    chosen = block_numbers(params.blocks)
+    return under_checkpoint(model, params.checkpoint, params.every, params.reentrant, chosen)  # pyright: ignore[reportArgumentType]
 
 
 def _tensors(batch: Any) -> list[torch.Tensor]:

@@ -197,7 +197,7 @@ def _read(params: Params, trained: _Trained, seen: list[int]) -> Tracked:
         opened.saved,
         opened.saved_bytes.get(highest.step, 0),
         opened.kept,
-        opened.subject.segments,
+        len(opened.subject.segments.ran),
         sum(p.numel() for p in parameters),
         sum(p.numel() for p in parameters if not p.requires_grad),
         sum(p.grad.nbytes for p in parameters if not p.requires_grad and p.grad is not None),

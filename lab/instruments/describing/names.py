@@ -31,6 +31,16 @@ def program_scopes(file: str) -> list[Mapping[str, Any]]:
     return found
 
 
+def failed_scopes(error: BaseException | None, file: str) -> list[Mapping[str, Any]]:
+    """Variables of the frames of ``file`` that an error came through, innermost first."""
+    found, trace = [], error.__traceback__ if error else None
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == file:
+            found.insert(0, _variables(trace.tb_frame))
+        trace = trace.tb_next
+    return found
+
+
 def _variables(frame: types.FrameType) -> Mapping[str, Any]:
     """Before Python 3.13 a function's frame keeps the dict that was asked for, and with it tensors that have no name any more."""
     scope = frame.f_locals

@@ -47,6 +47,8 @@ class ProgramTrace(TorchFunctionMode):
         self._last: weakref.ref[torch.Tensor] | None = None
         self.broken: Exception | None = None
         """First fault of the instrument itself. The program went on; what was recorded is incomplete."""
+        self.ended_in: list[Mapping[str, Any]] = []
+        """Variables of the functions in which the program ended, innermost first."""
         self._file, self._scope = file, scope
         self._modules = ModulePath()
         self._custom = torch_private.CustomFunctions(self._applied)
@@ -131,7 +133,8 @@ class ProgramTrace(TorchFunctionMode):
 
     def named(self) -> Iterator[tuple[str, torch.Tensor]]:
         """(name, tensor) for what the program has a name for now, inner scopes first."""
-        inner = [scope for scope in program_scopes(self._file) if scope is not self._scope]
+        running = [*program_scopes(self._file), *self.ended_in]
+        inner = [scope for scope in running if scope is not self._scope]
         named = named_tensors([*inner, self._scope])
         return ((name, tensor) for name, tensor in named if _is_ours(tensor))
 

@@ -77,7 +77,8 @@ def _fault(record: Record) -> Iterator[Finding]:
 def _by_lab_would_fail(record: Record) -> Iterator[Finding]:
     result = record.result
     for run in result.passes:
-        if run.error and run.by == "lab":
+        tried = any(own.by == "program" and own.error == run.error for own in result.passes)
+        if run.error and run.by == "lab" and not tried:
             why = explain_error(record, "RuntimeError", run.error, None)
             line = next((s.changed_line for _, s in in_place.overwritten_slots(result.nodes)), None)
             title = f"backward from {result.root} would fail"

@@ -31,8 +31,11 @@ def explain_count(record: Record, message: str, line: int | None) -> Explained |
     sites = site(at, "returns too few" if got < wanted else "returns too many", custom.name, got, wanted)
     sites += site(custom.forward_line, "arguments taken here", arguments) + site(line, "fails here", custom.name)
     edits: tuple[Edit, ...] = ()
-    if got < wanted and len(lines) == 1 and isinstance(record.statement(at), ast.Return):
-        edits = record.replaced(at, record.text(at).strip() + ", None" * (wanted - got))
+    returned = record.statement(at)
+    if got < wanted and len(lines) == 1 and isinstance(returned, ast.Return) and returned.value:
+        last = returned.value.elts[-1] if isinstance(returned.value, ast.Tuple) else returned.value
+        end, column = last.end_lineno or last.lineno, last.end_col_offset or 0
+        edits = record.source.spans((end, column, column, ", None" * (wanted - got)))
     return Explained(
         text,
         "Return None for the arguments that need no gradient.",

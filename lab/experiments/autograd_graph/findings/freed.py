@@ -93,34 +93,41 @@ def _explain_carried(record: Record, run: Pass, node: Node, slot: Saved, carried
 
 def _detached(record: Record, line: int | None, name: str) -> tuple[Edit, ...]:
     """``name = name.detach()`` before the line that makes the next one out of it."""
-    statement = record.statement(line)
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not name:
-        return ()
-    target = statement.targets[0]
-    read = {n.id for n in ast.walk(statement.value) if isinstance(n, ast.Name)}
-    if isinstance(target, ast.Name) and target.id == name and name in read:
-        return record.inserted(line, f"{name} = {name}.detach()")
-    return ()
+
+    def makes_the_next(statement: ast.stmt) -> bool:
+        if not isinstance(statement, ast.Assign):
+            return False
+        stored, read = (
+            {n.id for n in ast.walk(part) if isinstance(n, ast.Name)}
+            for part in (statement.targets[0], statement.value)
+        )
+        return name in stored and name in read
+
+    statement = record.source.statement(line, makes_the_next)
+    return record.source.before(statement, f"{name} = {name}.detach()") if statement else ()
 
 
 def _sum(record: Record, first: int | None, second: int | None) -> tuple[Edit, ...]:
     """Two calls of backward as one on the sum."""
-    roots = [_root_of(record.statement(line)) for line in (first, second)]
-    if not all(roots) or not first or not second or first == second or record.indent(first) != record.indent(second):
+    source = record.source
+    one, two = (source.statement(line, lambda s: bool(_root_of(s))) for line in (first, second))
+    if one is None or two is None or one is two or not source.are_beside(one, two):
         return ()
-    indent = record.indent(second)
-    return (
-        Edit(first, record.text(first), f"{indent}pass"),
-        Edit(second, record.text(second), f"{indent}({roots[0]} + {roots[1]}).backward()"),
-    )
+    between = [e.line for e in (*record.result.steps, *record.result.cleared)]
+    if any(line and one.lineno <= line <= two.lineno for line in between):
+        return ()  # each belongs to a step of its own
+    gone = source.removed(one)
+    root = _root_of(two)
+    if root is None or not gone:
+        return ()
+    return (*gone, *source.exchanged(root, f"({source.text(_root_of(one) or one)} + {source.text(root)})"))
 
 
-def _root_of(statement: ast.stmt | None) -> str:
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        called = statement.value.func
-        if isinstance(called, ast.Attribute) and called.attr == "backward" and not statement.value.args:
-            return ast.unparse(called.value)
-    return ""
+def _root_of(statement: ast.stmt) -> ast.expr | None:
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=root, attr="backward"), args=[])):
+            return root
+    return None
 
 
 def explain_saved_gone(record: Record, line: int | None) -> Explained | None:

@@ -6,8 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
+import torch
+
 from lab.contract import Edit, Finding, Site
 from lab.experiments.autograd_graph.findings.record import Explained, Record, module_words, on_line, short, site
+from lab.program.rewrite import LIBRARIES
 from lab.records.graph import Node, Pass, Saved, Step
 from lab.records.operations import Written
 
@@ -65,7 +68,8 @@ def explain_overwritten(record: Record, run: Pass, steps: tuple[Step, ...], fail
     )
     repair, edits = _repair(record, node, saved, write, tensor)
     if edits and edits[0].line not in {s.line for s in sites}:
-        sites = (Site(edits[0].line, "made in-place here"), *sites)
+        role = "made in-place here" if "inplace=True" in edits[0].old else "shares memory from here"
+        sites = (*sites[:1], Site(edits[0].line, role), *sites[1:])
     evidence = {
         "node": node.name,
         "saved tensor": kept,
@@ -98,10 +102,11 @@ def _repair(
             return f"Use inplace=False in {write.module}, or the out-of-place form there.", edits
     if tensor.endswith((".running_mean", ".running_var", ".num_batches_tracked")):
         return f"Call backward before line {write.line} writes into {tensor}.", ()
-    if write.name and saved.variable and write.name != saved.variable:
+    written = written_name(record.source.statement(write.line, _writes)) or write.name
+    if written and tensor.isidentifier() and written != tensor:
         return (
-            f"{write.name} shares its memory with {saved.variable}: write into a copy, {write.name}.clone(), or make the new {saved.variable} with torch.cat.",
-            (),
+            f"{written} shares its memory with {tensor}: make it from a copy, {tensor} = {tensor}.clone().",
+            _copied_before(record, written, tensor),
         )
     return rewritten(record, write.line, write.name or tensor)
 
@@ -115,44 +120,72 @@ def inplace_false(record: Record) -> tuple[Edit, ...]:
     return (Edit(lines[0], old, old.replace("inplace=True", "inplace=False")),)
 
 
+def _copied_before(record: Record, view: str, base: str) -> tuple[Edit, ...]:
+    """``base = base.clone()`` before the only line that makes ``view`` of it."""
+
+    def makes(statement: ast.stmt) -> bool:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == view:
+                return base in {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
+        return False
+
+    found = [s for s in (record.source.statement(n, makes) for n in range(1, len(record.lines) + 1)) if s]
+    return record.source.before(found[0], f"{base} = {base}.clone()") if len(set(found)) == 1 else ()
+
+
 def rewritten(record: Record, line: int | None, name: str) -> tuple[str, tuple[Edit, ...]]:
     """The write on ``line`` in a form that leaves the old memory alone."""
-    text, statement = record.text(line).strip(), record.statement(line)
-    if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
-        target, value = statement.target.id, ast.get_source_segment(text, statement.value) or ""
-        symbol = text[len(target) :].lstrip().partition("=")[0].strip()
-        wrapped = value if isinstance(statement.value, (ast.Name, ast.Constant, ast.Call)) else f"({value})"
-        new = f"{target} = {target} {symbol} {wrapped}"
-        return f"Make a new tensor: {new}.", record.replaced(line, new)
-    if (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Call)
-        and isinstance(statement.value.func, ast.Attribute)
-        and isinstance(statement.value.func.value, ast.Name)
-        and re.fullmatch(r"[a-z]\w*[a-z0-9]_", statement.value.func.attr)
-        and statement.value.func.attr
-        not in ("copy_", "fill_", "zero_", "requires_grad_", "index_put_", "normal_", "uniform_")
-    ):
-        target, method = statement.value.func.value.id, statement.value.func.attr
-        new = f"{target} = {text.replace(f'.{method}(', f'.{method[:-1]}(', 1)}"
-        return f"Make a new tensor: {new}.", record.replaced(line, new)
+    statement = record.source.statement(line, lambda s: _writes(s) and written_name(s) in (name.split("[")[0], ""))
+    statement = statement or record.source.statement(line, _writes)
+    if isinstance(statement, ast.AugAssign) or _method(statement) in _HAS_A_PURE_FORM:
+        new, edits = record.source.out_of_place(statement)
+        if edits:
+            return f"Make a new tensor: {new}.", edits
     target = written_name(statement)
-    if target:
+    if target and statement is not None:
         new = f"{target} = {target}.clone()"
-        return f"Write into a copy: {new} before line {line}.", record.inserted(line, new)
+        return f"Write into a copy: {new} before line {line}.", record.source.before(statement, new)
     return f"Write into a copy ({name} = {name}.clone() before the write) or use the out-of-place form.", ()
 
 
+def _writes(statement: ast.stmt) -> bool:
+    """Whether a statement may write into memory that it did not make."""
+    subscript = isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript)
+    return isinstance(statement, ast.AugAssign) or subscript or bool(_method(statement))
+
+
+def _method(statement: ast.stmt | None) -> str:
+    """``add_`` of ``y.add_(x)`` as a statement."""
+    match statement:
+        case (
+            ast.Expr(value=ast.Call(func=ast.Attribute(attr=name)))
+            | ast.Assign(value=ast.Call(func=ast.Attribute(attr=name)))
+        ) if re.fullmatch(r"[a-z]\w*[a-z0-9]_", name):
+            return name
+    return ""
+
+
+_HAS_A_PURE_FORM = {
+    name
+    for name in dir(torch.Tensor)
+    if name.endswith("_") and not name.startswith("_") and callable(getattr(torch.Tensor, name[:-1], None))
+} - {"requires_grad_", "detach_", "resize_", "fill_", "index_put_", "set_", "bernoulli_"}
+
+
 def written_name(statement: ast.stmt | None) -> str:
-    """The variable into which a statement writes by index or by method."""
+    """The variable into which a statement writes, by index, by method or by a function such as ``F.relu_``."""
     target: ast.AST | None = None
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target = statement.targets[0]
     elif isinstance(statement, ast.AugAssign):
         target = statement.target
+        if isinstance(target, ast.Name):
+            return target.id
     elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        called = statement.value.func
+        called, given = statement.value.func, statement.value.args
         target = called.value if isinstance(called, ast.Attribute) else None
+        if isinstance(target, ast.Name) and target.id in LIBRARIES and given:
+            target = given[0]
         return target.id if isinstance(target, ast.Name) else ""
     return target.value.id if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) else ""
 

@@ -79,13 +79,7 @@ def explain_none_gradient(record: Record, message: str, line: int | None) -> Exp
         sites = site(named.line, "name moves to a result here", named.name) + site(
             line, "fails here", f"{named.name}.grad"
         )
-        statement = record.text(named.line).strip()
-        match = re.fullmatch(rf"{re.escape(named.name)} = {re.escape(named.name)} ([-+*/]) (.+)", statement)
-        edits = (
-            record.replaced(named.line, f"with torch.no_grad():\n    {named.name} {match.group(1)}= {match.group(2)}")
-            if match and named.name.isidentifier()
-            else ()
-        )
+        edits = record.source.in_place(record.statement(named.line), named.name)
         repair = f"Change the leaf in place: with torch.no_grad(): {named.name} -= ..."
         return Explained(text, repair, sites, {"is leaf": False, "node": named.grad_fn}, edits)
     cleared = [c for c in record.result.cleared if c.line]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from lab.contract import Edit, Finding, Site
 from lab.experiments.autograd_graph.findings.custom import once_line
@@ -18,8 +19,8 @@ from lab.experiments.autograd_graph.findings.record import (
     site,
     tensor_words,
 )
-from lab.records.graph import Pass
-from lab.records.operations import Made, Refused
+from lab.records.graph import Cut, Pass
+from lab.records.operations import Custom, Made, Refused
 
 _COPIES = ("tensor", "as_tensor", "asarray", "from_numpy")
 OUTSIDE = -1
@@ -83,12 +84,21 @@ def why_cut(record: Record, made: Made, source: Made | None) -> tuple[str, str, 
             _uncopied(record, line),
         )
     if operation in ("grad", "backward") and made.grad_enabled:
-        text = record.text(line).rstrip()
-        edits = (
-            (Edit(line, record.text(line), f"{text[:-1]}, create_graph=True)"),)
-            if line and text.endswith(")") and "grad(" in text
-            else ()
-        )
+        call = _call_of_grad(record, line)
+        once = _once_on(record, made)
+        if call is not None and any(k.arg == "create_graph" for k in call.keywords):
+            if once is None:
+                return (
+                    f"{here} returned a gradient without history",
+                    "Compute it from tensors that require gradients.",
+                    (),
+                )
+            text = f"{once.name}.backward is marked once_differentiable{on_line(once_line(record, once))}: the gradient that {here} returned has no history"
+            repair = "Write backward with differentiable operations on saved tensors and remove once_differentiable."
+            return text, repair, ()
+        last = [*call.args, *(k.value for k in call.keywords)][-1:] if call else []
+        ends = [(v.end_lineno or 0, v.end_col_offset or 0) for v in last]
+        edits = record.source.spans(*((n, column, column, ", create_graph=True") for n, column in ends))
         return (
             f"{here} was called without create_graph, so the gradient that it returned has no history",
             "Call it with create_graph=True where the gradient is differentiated again.",
@@ -112,6 +122,20 @@ def why_cut(record: Record, made: Made, source: Made | None) -> tuple[str, str, 
             (),
         )
     return f"{here} gives a result without history", "Keep the tensor itself on the way to the loss.", ()
+
+
+def _once_on(record: Record, made: Made) -> Custom | None:
+    """The custom function that gave a gradient without history although ``create_graph`` asked for one."""
+    call = _call_of_grad(record, made.line) if bare(made.operation) in ("grad", "backward") else None
+    if call is None or not any(k.arg == "create_graph" for k in call.keywords):
+        return None
+    return next((c for c in record.result.custom if c.once_differentiable and c.by_program), None)
+
+
+def _call_of_grad(record: Record, line: int | None) -> ast.Call | None:
+    statement = record.statement(line)
+    calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)] if statement else []
+    return next((c for c in calls if ast.unparse(c.func).rpartition(".")[2] in ("grad", "backward")), None)
 
 
 def _switched_off(record: Record, made: Made) -> int | None:
@@ -139,21 +163,15 @@ def _kept_in_torch(record: Record, source: Made, made: Made) -> tuple[Edit, ...]
 
 def _uncopied(record: Record, line: int | None) -> tuple[Edit, ...]:
     """``torch.tensor(t)`` replaced by ``t``."""
-    text = record.text(line)
     statement = record.statement(line)
-    if statement is None or not line:
-        return ()
-    stripped = text.strip()
-    for node in ast.walk(statement):
+    for node in ast.walk(statement) if statement else ():
         if (
             isinstance(node, ast.Call)
             and len(node.args) == 1
             and not node.keywords
             and ast.unparse(node.func) in ("torch.tensor", "torch.as_tensor")
         ):
-            inner, outer = ast.get_source_segment(stripped, node.args[0]), ast.get_source_segment(stripped, node)
-            if inner and outer:
-                return (Edit(line, text, text.replace(outer, inner, 1)),)
+            return record.source.exchanged(node, record.source.text(node.args[0]))
     return ()
 
 
@@ -174,7 +192,10 @@ def explain_no_graph(
         sites = site(source.line, "cut here", source.name)
     else:
         switch = None if made.grad_enabled or made.inference else _switched_off(record, made)
-        sites = site(made.line, "cut here", made.name or lost.strip(), "requires gradients", "no history")
+        once = _once_on(record, made)
+        sites = site(once_line(record, once), "cut here", once.name) if once else ()
+        role = "used here" if once else "cut here"
+        sites += site(made.line, role, made.name or lost.strip(), "requires gradients", "no history")
         sites += site(switch, "gradients off from here") if switch != made.line else ()
     sites += site(made.line, "starts anew here", name) if source is not None and source.state == OUTSIDE else ()
     sites += site(fails_on, "fails here", call) if fails_on and fails_on != made.line else ()
@@ -206,6 +227,14 @@ def _nothing_required(
     parameters = {t.name for t in record.result.tensors if t.is_parameter and not t.requires_grad}
     frozen = list({m.name: m for m in record.behind(states) if m.name in parameters}.values())
     born = [m for m in leaves if m.operation and m.line and m.name] or [m for m in leaves if m.operation and m.line]
+    if not frozen and (outside := _by_way_of_python(record, leaves)) is not None:
+        cut, back = outside
+        text = f"{cut.operation}(){on_line(cut.line)} took the values out of the graph, and {tensor_words(back) if back.name or back.operation else 'another tensor'}{on_line(back.line)} starts anew from what was made of them"
+        sites = site(cut.line, "cut here", cut.source) + site(back.line, "starts anew here", tensor_words(back))
+        return Explained(
+            f"{text}, so {what} has no graph.", "Compute with tensors on the way to the loss, not with NumPy or Python numbers.",
+            sites + site(fails_on, "fails here", call), {"operation": cut.operation},
+        )  # fmt: skip
     if frozen:
         names = ", ".join(m.name for m in frozen[:3])
         where = [
@@ -228,6 +257,24 @@ def _nothing_required(
     )
     repair = f"Create what is to be trained with requires_grad=True{f', such as {born[0].name}' if born and born[0].name else ''}."
     return Explained(text, repair, sites, {"leaves that require gradients": 0})
+
+
+def _by_way_of_python(record: Record, leaves: list[Made]) -> tuple[Cut, Made] | None:
+    """(the cut, the tensor made of its values): the name that the later line reads was computed from what the earlier gave."""
+    cuts = {c.line: c for c in record.result.cuts if c.line}
+    for made in (m for m in leaves if m.operation in ("", *_COPIES)):
+        line = made.line or next((m.line for m in record.result.made if made.state in m.inputs and m.line), 0)
+        reads = record.source.reads(line)
+        seen: set[str] = set()
+        while reads - seen:
+            name = (reads - seen).pop()
+            seen.add(name)
+            given = record.source.given_to(name, line)
+            reads |= {n for s in given for n in record.source.reads(s.lineno)}
+            cut = next((cuts[s.lineno] for s in given if s.lineno in cuts), None)
+            if cut is not None:
+                return cut, replace(made, line=line or None)
+    return None
 
 
 def explain_refused_backward(record: Record, refused: Refused) -> Explained:

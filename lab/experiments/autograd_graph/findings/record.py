@@ -11,9 +11,11 @@ from typing import Any
 
 from lab.contract import Edit, Site
 from lab.experiments.autograd_graph.schema import Result
+from lab.program.rewrite import Source
 from lab.quantities import number_text
 from lab.records.graph import Node, Pass, Plain, Saved, Step
-from lab.records.operations import Made, Written
+from lab.records.operations import Made, Refused, Written
+from lab.records.program import Ended
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Record:
 
     def __init__(self, result: Result) -> None:
         self.result = result
-        self.lines = result.code.splitlines()
+        self.source = Source(result.code)
+        self.lines = self.source.lines
 
     @cached_property
     def nodes(self) -> dict[int, Node]:
@@ -55,12 +58,9 @@ class Record:
                 found.setdefault(edge.target, []).append(edge.source)
         return found
 
-    @cached_property
+    @property
     def tree(self) -> ast.AST | None:
-        try:
-            return ast.parse(self.result.code)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
+        return self.source.tree
 
     def text(self, line: int | None) -> str:
         """The program's text on ``line``, empty when there is none."""
@@ -81,36 +81,30 @@ class Record:
                 yield made
                 todo.extend(made.inputs)
 
-    def indent(self, line: int) -> str:
-        text = self.text(line)
-        return text[: len(text) - len(text.lstrip())]
-
-    def replaced(self, line: int | None, new: str) -> tuple[Edit, ...]:
-        """The line replaced by ``new``, which is indented as the line is; nothing when the line is not a whole statement."""
-        if not line or not self.is_statement(line):
-            return ()
-        indent = self.indent(line)
-        return (Edit(line, self.text(line), "\n".join(indent + part if part else part for part in new.split("\n"))),)
+    def statement(self, line: int | None) -> ast.stmt | None:
+        """The simple statement on a line, when there is one."""
+        return self.source.statement(line)
 
     def inserted(self, line: int | None, new: str) -> tuple[Edit, ...]:
-        """``new`` before the line."""
-        return self.replaced(line, f"{new}\n{self.text(line).strip()}") if line else ()
+        """``new`` before the statement of the line."""
+        statement = self.statement(line)
+        return self.source.before(statement, new) if statement else ()
 
-    def is_statement(self, line: int) -> bool:
-        """Whether one simple statement fills the line."""
-        try:
-            body = ast.parse(self.text(line).strip()).body
-        except (SyntaxError, ValueError):
-            return False
-        return len(body) == 1
+    def changed(self, line: int | None, old: str, new: str) -> tuple[Edit, ...]:
+        """``old``, which the line holds once, replaced."""
+        text = self.text(line)
+        return (Edit(line, text, text.replace(old, new)),) if line and text.count(old) == 1 else ()
 
-    def statement(self, line: int | None) -> ast.stmt | None:
-        """The simple statement on a line of its own."""
-        try:
-            body = ast.parse(self.text(line).strip()).body
-        except (SyntaxError, ValueError):
-            return None
-        return body[0] if len(body) == 1 else None
+    def refused(self, ended: Ended) -> Refused | None:
+        """The operation that torch refused with this error."""
+        return next(
+            (
+                r
+                for r in reversed(self.result.refused)
+                if r.message[:100] == ended.message[:100] and (not ended.line or r.line == ended.line)
+            ),
+            None,
+        )
 
     def write_of(self, saved: Saved) -> Written | None:
         """The first write into this saved tensor after it was saved."""

@@ -33,9 +33,8 @@ def _leaf(record: Record, refused: Refused, target: Operand) -> Explained:
         "an in-place operation would give it one."
     )
     sites = site(refused.line, "overwritten here", name) + site(target.line, "leaf born here", name)
-    new = f"with torch.no_grad():\n    {record.text(refused.line).strip()}"
     repair = "Edit it inside `with torch.no_grad():`, or compute a new tensor: w = w - lr * g."
-    return Explained(text, repair, sites, {"written": name, "is leaf": True}, record.replaced(refused.line, new))
+    return Explained(text, repair, sites, {"written": name, "is leaf": True}, _without_gradients(record, refused.line))
 
 
 def _leaf_view(record: Record, refused: Refused, target: Operand) -> Explained:
@@ -52,9 +51,13 @@ def _leaf_view(record: Record, refused: Refused, target: Operand) -> Explained:
     sites = site(refused.line, "overwritten here", leaf) + (
         site(target.line, "view made here", target.name or leaf) if target.line != refused.line else ()
     )
-    new = f"with torch.no_grad():\n    {record.text(refused.line).strip()}"
     repair = "Edit parameters inside `with torch.no_grad():`."
-    return Explained(text, repair, sites, {"written": leaf, "is leaf": True}, record.replaced(refused.line, new))
+    return Explained(text, repair, sites, {"written": leaf, "is leaf": True}, _without_gradients(record, refused.line))
+
+
+def _without_gradients(record: Record, line: int | None) -> tuple[Edit, ...]:
+    statement = record.statement(line)
+    return record.source.under(statement, "with torch.no_grad():") if statement else ()
 
 
 def _expanded(record: Record, refused: Refused, target: Operand) -> Explained:
@@ -96,7 +99,7 @@ def _all_rewritten(record: Record, made: int | None) -> tuple[Edit, ...]:
     found: list[Edit] = []
     for line in range(1, len(record.lines) + 1):
         written = record.statement(line)
-        if written_name(written) in named and re.match(r"\s*\w+\.[a-z]\w*_\(", record.text(line)):
+        if isinstance(written, ast.Expr) and written_name(written) in named and written.lineno == line:
             found += rewritten(record, line, "")[1]
     return tuple(found)
 

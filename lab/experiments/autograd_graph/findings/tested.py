@@ -46,6 +46,15 @@ def asks_for_backward(result: Result) -> bool:
     )
 
 
+def starts_of(result: Result) -> list[Any]:
+    """Values that the passes of a program started from, where a write in place ended one: a repair of that changes none."""
+    passes = [run for run in result.passes if run.by == "program"]
+    if not any("modified by an inplace operation" in run.error for run in result.passes):
+        return []
+    made = {m.state: m.value for m in result.made}
+    return [made.get(run.roots[0]) if run.roots else None for run in passes]
+
+
 def errors_of(result: Result) -> set[str]:
     """What the program was refused, also where it caught the error."""
     found = {run.error for run in result.passes if run.error and run.by == "program"}

@@ -38,6 +38,10 @@ class Page:
 
 PAGES = (
     Page(
+        "tensor_anatomy", "ta", "Tensors", "Tensor anatomy", "grid_on",
+        "What each line of a program did: view or copy, whose memory, which dtype, which device, and where shapes fit by accident.",
+    ),
+    Page(
         "autograd_graph", "ag", "Autograd", "Autograd graph", "account_tree",
         "Type PyTorch, see the graph that autograd recorded, what it keeps in memory, and the backward pass step by step.",
     ),

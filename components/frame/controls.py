@@ -44,7 +44,7 @@ def _draw(state: PageState, k: Knob) -> None:
 def widget(k: Knob, key: str, value: Any) -> Any:
     """Draw the widget of ``k`` and return its value, ``value`` at first."""
     label, meaning = k.label, k.meaning or None
-    if k.choices and not k.optional and len(k.choices) <= 4:
+    if k.choices and not k.optional and (len(k.choices) <= 4 or k.name == "view"):  # a view is always one click away
         return st.segmented_control(label, k.choices, default=value, required=True, key=key, help=meaning)
     if k.choices:
         options = (None, *k.choices) if k.optional else k.choices

@@ -20,7 +20,7 @@ PROGRAMS = [
     ("path", "name"),
     [
         (EDITOR, "lines"),
-        ("components/autograd_graph/graph_view/listing.js", "colouredLines"),
+        ("components/kit/colouring.js", "colouredLines"),
     ],
 )
 def test_colouring_keeps_every_character(call: Call, path: str, name: str, program: str) -> None:

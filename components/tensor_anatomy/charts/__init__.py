@@ -1,0 +1,1 @@
+"""Charts of the panels: data in, chart out."""

@@ -1,0 +1,220 @@
+"""What an operation did to shapes: both inputs repeated, memory read again in other sizes, a batch squeezed away."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from lab.contract import Site
+from lab.experiments.tensor_anatomy.layout import broadcast, permutation
+from lab.experiments.tensor_anatomy.watch.states import State
+from lab.experiments.tensor_anatomy.watch.tensor_trace import Call, Row
+from lab.experiments.tensor_anatomy.watch.values import readable
+from lab.records.tensors import Note
+
+COMPARES = {"eq", "ne", "lt", "le", "gt", "ge", "isclose"}
+LOSSES = {
+    *("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "gaussian_nll_loss", "poisson_nll_loss"),
+    *("binary_cross_entropy", "binary_cross_entropy_with_logits", "soft_margin_loss"),
+}
+ELEMENTWISE = {
+    *("add", "sub", "mul", "div", "rsub", "radd", "rmul", "rdiv", "truediv", "rtruediv", "true_divide", "pow", "rpow"),
+    *("maximum", "minimum", "where", "and", "or", "xor", "logical_and", "logical_or", "atan2", "fmod", "remainder"),
+    *("floordiv", "floor_divide", "lerp", "addcmul", "addcdiv", "bitwise_and", "bitwise_or", "logaddexp", "hypot"),
+    *("add_", "sub_", "mul_", "div_", "iadd", "isub", "imul", "itruediv"),
+    *COMPARES,
+}  # fmt: skip
+PROMOTES = ELEMENTWISE | {"cat", "stack", "concat", "hstack", "vstack"}
+_SPREADS = {
+    "unsqueeze",
+    "getitem",
+    "view",
+    "reshape",
+    "expand",
+    "keepdim",
+    "mean",
+    "sum",
+    "amax",
+    "amin",
+    "max",
+    "min",
+    "norm",
+    "std",
+    "var",
+}
+
+
+def expanded_inputs(op: str, inputs: tuple[State, ...]) -> tuple[State, ...]:
+    """Inputs that were repeated to fit the others."""
+    if op not in ELEMENTWISE | LOSSES or len(inputs) < 2:
+        return ()
+    common = broadcast(*(state.shape for state in inputs))
+    if common is None:
+        return ()
+    return tuple(state for state in inputs if state.shape != common and state.numel > 0 and state.shape)
+
+
+def both_expanded(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
+    """The result is larger than each input, where squeezing the ones away makes the inputs alike."""
+    dims = [state for state in call.states[:2] if state.shape]
+    if len(dims) < 2 or len(expanded_inputs(call.op, tuple(dims))) < 2:
+        return
+    a, b = dims
+    common = broadcast(a.shape, b.shape)
+    if common is None:
+        return
+    alike = [n for n in a.shape if n != 1] == [n for n in b.shape if n != 1]
+    meant = call.op not in LOSSES and _is_meant(a, b, call.line)
+    if not alike or (meant and not _is_metric(call)):
+        return
+    evidence = {
+        "op": call.op, "a": a.label, "a_shape": list(a.shape), "b": b.label, "b_shape": list(b.shape),
+        "result": list(common), "elements": _count(common), "expected": max(a.numel, b.numel),
+        "loss": call.op in LOSSES, "compares": call.op in COMPARES,
+    }  # fmt: skip
+    sites = [Site(call.line, "both repeated here", "", None, str(list(common)))] if call.line else []
+    for state in (a, b):
+        born = _shape_birth(state)
+        if born.line and born.line != call.line:
+            sites.append(Site(born.line, "shape from here", state.label, None, str(list(state.shape))))
+    yield Note("both expanded", call.line, evidence, tuple(sites))
+
+
+def _is_meant(a: State, b: State, line: int | None) -> bool:
+    """A dimension of 1 was put there for this: on the same line, or in both."""
+    spread = [s for s in (a, b) if 1 in s.shape and s.op in _SPREADS and (s.line == line or s.details.get("explicit"))]
+    on_line = any(s.line == line for s in spread)
+    return on_line or (len(a.shape) == len(b.shape) and sum(_opened(s) for s in (a, b)) == 2)
+
+
+def _opened(state: State) -> bool:
+    return state.op in _SPREADS and 1 in state.shape
+
+
+def _is_metric(call: Call) -> bool:
+    return False
+
+
+def _shape_birth(state: State) -> State:
+    return state.first(lambda s: all(p.shape != s.shape for p in s.parents)) or state
+
+
+def read_again(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
+    """``view`` or ``reshape`` to the same sizes in another order: the memory is read again, nothing is transposed."""
+    if call.op not in ("view", "reshape") or len(call.inputs) != 1 or not isinstance(result, torch.Tensor):
+        return
+    tensor, state, _ = call.inputs[0]
+    order = permutation(state.shape, tuple(result.shape))
+    if order is None or not readable(tensor) or len(result.shape) < 2:
+        return
+    wrong = int((tensor.permute(order) != result).sum())
+    if not wrong:
+        return
+    swapped = [dim for dim, from_dim in enumerate(order) if dim != from_dim]
+    evidence = {
+        "op": call.op, "tensor": state.label, "shape": list(state.shape), "result": list(result.shape), "order": list(order),
+        "swapped": swapped, "wrong": wrong, "elements": result.numel(),
+        "got": result.flatten()[:6].tolist(), "transposed": tensor.permute(order).flatten()[:6].tolist(),
+    }  # fmt: skip
+    yield Note(
+        "read again", call.line, evidence, (Site(call.line or 0, "read again here", state.label),) if call.line else ()
+    )
+
+
+def squeezed_batch(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
+    """``squeeze()`` without a dimension that took dimension 0 with it."""
+    if call.op != "squeeze" or len(call.args) != 1 or call.kwargs or not call.states:
+        return
+    state = call.states[0]
+    gone = [dim for dim, size in enumerate(state.shape) if size == 1]
+    if len(gone) < 2 or gone[0] != 0 or not isinstance(result, torch.Tensor):
+        return
+    evidence = {"tensor": state.label, "shape": list(state.shape), "result": list(result.shape), "removed": gone}
+    yield Note(
+        "batch squeezed",
+        call.line,
+        evidence,
+        (Site(call.line or 0, "dimension 0 gone", state.label),) if call.line else (),
+    )
+
+
+def both_formats(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
+    """A tensor that is contiguous in both memory formats, where the program asks or converts."""
+    asks = call.op == "is_contiguous" and bool(call.args[1:] or call.kwargs)
+    converts = call.op in ("to", "contiguous") and call.kwargs.get("memory_format") is torch.channels_last
+    if not (asks or converts) or not call.inputs:
+        return
+    tensor, state, _ = call.inputs[0]
+    after = result if isinstance(result, torch.Tensor) else tensor
+    if after.dim() != 4 or not after.is_contiguous() or not after.is_contiguous(memory_format=torch.channels_last):
+        return
+    evidence = {"tensor": state.label, "shape": list(state.shape), "stride": list(after.stride())}
+    sites = [Site(state.line, "made here", state.label)] if state.line else []
+    yield Note("both formats", state.line or call.line, evidence, tuple(sites))
+
+
+def mixed_devices(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
+    """A result from tensors on two devices, which no device can compute."""
+    if call.op in MAY_MIX or not isinstance(result, torch.Tensor):
+        return
+    placed = [state for state in call.states if state.shape or state.device != "cpu"]
+    if len({state.device for state in placed}) < 2:
+        return
+    yield Note("mixed devices", call.line, devices_evidence(call.op, placed), device_sites(call.line, placed))
+
+
+MAY_MIX = {
+    *("copy_", "to", "type_as", "cpu", "cuda", "getitem", "setitem", "data", "index_put", "index_put_", "to_empty"),
+    *("empty_like", "zeros_like", "ones_like", "rand_like", "randn_like", "full_like", "new_zeros", "new_ones", "new_tensor"),
+}  # fmt: skip
+
+
+def devices_evidence(op: str, placed: list[State]) -> dict[str, Any]:
+    return {"op": op} | {state.label: state.device for state in placed}
+
+
+def device_sites(line: int | None, placed: list[State]) -> tuple[Site, ...]:
+    """Where each of them came to its device; the ones away from the CPU first."""
+    sites = [Site(line, "two devices here")] if line else []
+    for state in sorted(placed, key=lambda s: s.device == "cpu"):
+        born = state.first(lambda s: all(p.device != s.device for p in s.parents)) or state
+        if born.line:
+            sites.append(Site(born.line, f"on {state.device} from here", state.label))
+    return tuple(sites)
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+LOST = {
+    *("to", "float", "double", "half", "bfloat16", "int", "long", "cuda", "cpu", "detach", "clone", "reshape", "view"),
+    *("permute", "transpose", "contiguous", "squeeze", "unsqueeze", "t", "flatten", "expand", "add", "sub", "mul", "div"),
+    *("clamp", "relu", "masked_fill", "scatter", "index_add", "sigmoid", "softmax", "fill", "type", "sort"),
+}  # fmt: skip
+
+
+def lost_results(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+    """(line, method, receiver) of statements that call such a method and keep nothing; not the last line, which is shown."""
+    shown = tree.body[-1] if tree.body else None
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=receiver, attr=method))) if method in LOST:
+                if node is not shown:
+                    yield node.lineno, method, ast.unparse(receiver)
+
+
+def chained_assignments(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, target) of assignments through two indexings."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Subscript(value=ast.Subscript()) as target]):
+                yield node.lineno, ast.unparse(target)
+            case ast.AugAssign(target=ast.Subscript(value=ast.Subscript()) as target):
+                yield node.lineno, ast.unparse(target)

@@ -388,7 +388,7 @@ def _two_groups(result: AnatomyResult, match: re.Match[str], line: int | None) -
         f"{listed(shared.names)} {'are' if len(shared.names) > 1 else 'is'} one object, so it lies in both groups: it would be stepped twice.",
         "Collect each parameter once: {id(p): p for p in ...}.values().",
         (
-            *(site(shared.lines[0], "made one here", shared.names[0]) if shared.lines else ()),
+            *site(next(iter(shared.lines), None), "made one here", listed(shared.names)),
             *site(line, "fails here"),
         ),
         (),

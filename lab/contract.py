@@ -335,3 +335,5 @@ class Lesson:
     mechanism: str
     proof: str
     recovery: str
+    view: str = ""
+    """The view of the page that shows its point; empty for the first."""

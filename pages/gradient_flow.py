@@ -13,6 +13,7 @@ with experiment_page(
     "depth that theory predicts is drawn beside it.",
     in_sight=("family", "depth", "activation", "init", "clip"),
     keys=figures.KEYS,
+    looks=figures.LOOKS,
     cost="Every layer's output and gradient are summarised in float64 as they pass; the cost of a watched step is under the figure.",
     blind="Not seen: gradients of parameters that no layer listed owns, such as those of normalisations inside a block; they do count in the total norm.",
 ) as page:

@@ -13,6 +13,7 @@ with experiment_page(
     live=False,
     in_sight=("model", "batch", "precision", "checkpoint", "predict"),
     keys=KEYS,
+    looks={"view": tuple(figures.VIEWS)},
     cost="Memory and time are measured in runs of their own; the tracked run is one to five times as slow as a bare one.",
     blind="Not seen: workspaces inside one operator, oneDNN's opaque tensors, autograd's own nodes, and on a GPU the context.",
 ) as page:

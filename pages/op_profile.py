@@ -5,7 +5,7 @@ import streamlit as st
 from components.frame.experiment import experiment_page
 from components.frame.program_output import program_output
 from components.op_profile.trace_timeline import KEYS
-from components.op_profile.views import chosen_view, difference, draw_view
+from components.op_profile.views import VIEWS, chosen_view, difference, draw_view
 from lab.experiments import op_profile
 
 with experiment_page(
@@ -15,6 +15,7 @@ with experiment_page(
     live=False,
     in_sight=("model", "layers", "width", "batch", "optimizer_impl"),
     keys=KEYS,
+    looks={"view": VIEWS},
     cost="The profiler adds its own time to every event: compare with the bare step. Modules and lines, and Python's "
     "lines, come from steps of their own, whose times are used for nothing else.",
     blind="Not seen: work inside an operator, other threads of a CPU kernel, and what other processes do meanwhile.",

@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from components.frame.page_state import PageState
-from components.frame.running import Outcome, look
+from components.frame.running import Outcome, look, watch
 from lab.contract import Knob, headline
 from lab.execution.executor import Job
 from lab.quantities import evidence_name, evidence_text, number_text
@@ -24,8 +24,7 @@ def pin_button(state: PageState, outcome: Outcome) -> None:
             key=state.key("unpin"),
             icon=":material/keep_off:",
             type="tertiary",
-            on_click=state.set,
-            args=("pinned", None),
+            on_click=state.unpin,
         )
     elif outcome.shown and not outcome.growing:
         st.button(
@@ -34,18 +33,25 @@ def pin_button(state: PageState, outcome: Outcome) -> None:
             icon=":material/keep:",
             type="tertiary",
             help="Keeps this result. Change something, and both are shown side by side.",
-            on_click=state.set,
-            args=("pinned", outcome.shown.id),
+            on_click=state.pin,
+            args=(outcome.shown.id, outcome.shown.params),
         )
 
 
 def pinned(state: PageState) -> Job | None:
-    """The job that is held as A. None when there is none, or it is no longer kept; then the pin is let go."""
+    """The job that is held as A. None when there is none, or it has no result yet, or is no longer kept; then the pin is
+    let go."""
+    if not state.get("pinned"):
+        return None
     job = look(state.get("pinned"))
-    if job is None and state.get("pinned"):
-        state.set("pinned", None)
-        st.info("A is no longer kept. Set its controls again and pin it.")
-    return job
+    if job and job.result is not None:
+        return job
+    if job and not job.over:
+        watch(job, state.key("cancel-a"))
+        return None
+    state.unpin()
+    st.info("A ended without a result." if job else "A is no longer kept. Set its controls again and pin it.")
+    return None
 
 
 def differences(state: PageState, a: Job, b: Job) -> None:

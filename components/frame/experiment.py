@@ -24,7 +24,7 @@ from components.frame.execution import executor
 from components.frame.findings import end_of_run, findings, marked_sites, program_fault
 from components.frame.page_bar import page_bar, presenting
 from components.frame.page_state import PageState
-from components.frame.predict import answer, ask, covered, predict_toggle
+from components.frame.predict import answer, ask, covered, predict_toggle, shown_title
 from components.frame.running import Outcome, measure, run_button, status
 from components.frame.share_link import lesson_of, slug
 from components.frame.splitter import splitter
@@ -109,6 +109,7 @@ def experiment_page(
     live: bool = True,
     in_sight: Sequence[str] = (),
     keys: Mapping[str, str] | None = None,
+    looks: Mapping[str, Sequence[str]] | None = None,
     dtype: str = "",
     cost: str = "",
     blind: str = "",
@@ -117,11 +118,12 @@ def experiment_page(
 
     ``about``: one sentence, ``{device}`` stands for the device's name. ``live``: follow the controls without Run, for
     experiments under a second. ``in_sight``: knobs that are always visible; default: the first five. ``keys``: what the
-    figure listens for, for the help. ``cost``, ``blind``: sentences for the footer, what the instrument costs and what
+    figure listens for, for the help. ``looks``: widgets of the figure that a link carries, by the name in their
+    key, with their options, the usual one first. ``cost``, ``blind``: sentences for the footer, what the instrument costs and what
     it cannot see.
     """
     module = cast(ModuleType, experiment)
-    state = PageState(module, prefix_of(module.__name__.rpartition(".")[2]))
+    state = PageState(module, prefix_of(module.__name__.rpartition(".")[2]), looks or {})
     state.read()
     page_style()
     bar = _head(question)
@@ -130,7 +132,9 @@ def experiment_page(
     link = state.write_address()
     lesson = lesson_of(state.values, state.lessons)
     with bar:
-        page_bar(state.key("bar"), link_left_out=link.left_out, heard=state.heard, keys=keys or {})
+        page_bar(
+            state.key("bar"), link_left_out=link.left_out, heard=state.heard, at=state.at_parameter, keys=keys or {}
+        )
     _about(state, about, outcome)
     with st.container(key="page-body"):
         left, right = st.columns([5, 8], gap="small")
@@ -203,7 +207,7 @@ def _marks(state: PageState, outcome: Outcome, fault: Fault | None) -> list[dict
 def _presets(state: PageState, lesson: Lesson | None) -> None:
     if not state.lessons:
         return
-    titles = {item.title: item for item in state.lessons}
+    titles = {item.title: shown_title(state, item, number) for number, item in enumerate(state.lessons, 1)}
     # A key of its own for each state: that the browser still shows another one is not a choice.
     key = state.revised_key(f"preset-{slug(lesson.title) if lesson else 'own'}")
     state.set("preset-key", key)
@@ -212,6 +216,7 @@ def _presets(state: PageState, lesson: Lesson | None) -> None:
             "Preset",
             list(titles),
             list(titles).index(lesson.title) if lesson else None,
+            format_func=titles.__getitem__,
             required=True,
             key=key,
             placeholder="Your own program" if state.offers_program else "Your own settings",

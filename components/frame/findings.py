@@ -106,7 +106,7 @@ def _apply(state: PageState, edits: Sequence[Edit]) -> None:
     if edited is None:
         return
     state.replace(state.values | ran | {state.program.name: edited})
-    state.set("pinned", job.id)
+    state.pin(job.id, job.params)
     state.set("waiting", False)
     state.set("run", "repair")
 

@@ -14,6 +14,8 @@ NOTE Where the state of a page lives.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from types import ModuleType
 from typing import Any
@@ -23,7 +25,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from components.frame.code_editor import last_sent
 from components.frame.page_bar import PRESENTING, presenting
-from components.frame.share_link import Link, is_own_program, link_of, opened
+from components.frame.share_link import Link, is_own_program, lesson_of, link_of, opened
 from lab.contract import Knob, Lesson, ParamsError, knobs, offers, program_knob
 
 PRESENT = "present"
@@ -33,9 +35,10 @@ PRESENT = "present"
 class PageState:
     """The state of one experiment's page. Cheap to make: everything is in the session."""
 
-    def __init__(self, experiment: ModuleType, prefix: str) -> None:
+    def __init__(self, experiment: ModuleType, prefix: str, looks: Mapping[str, Sequence[str]]) -> None:
         self.experiment = experiment
         self.prefix = prefix
+        self.looks = looks
         self.params_type: type = experiment.Params
         self.lessons: tuple[Lesson, ...] = experiment.lessons
         self.knobs: dict[str, Knob] = knobs(self.params_type)
@@ -64,13 +67,21 @@ class PageState:
         """Set all knobs from Python; their widgets and the editor follow. Before they are drawn, or in a callback."""
         self.set("values", values)
         self.set("revision", self.get("revision", 0) + 1)
+        self.set("at", 0)
 
     def choose(self, lesson: Lesson) -> None:
         """Take a preset and run it: its program is our own."""
         self.replace(asdict(lesson.params))
+        self.look_at({name: options[0] for name, options in self.looks.items()} | _view_of(lesson))
         self.set("problems", ())
         self.set("waiting", False)
         self.set("run", "preset")
+
+    def look_at(self, looks: Mapping[str, str]) -> None:
+        """Set what the figure shows of the result."""
+        for name, look in looks.items():
+            if look in self.looks.get(name, ()):
+                st.session_state[self.key(name)] = look
 
     def read(self) -> None:
         """Take over what happened since the last script run: in the address, the widgets, the editor."""
@@ -97,15 +108,22 @@ class PageState:
                 st.session_state[self.revised_key(name)] = k.choices[0]
 
     def _read_address(self) -> None:
-        mine = {k: v for k, v in st.query_params.items() if k.startswith(f"{self.prefix}-")}
+        mine = {k: v for k, v in st.query_params.items() if self._is_mine(k)}
         entering = self.key("bar") not in st.session_state
         if self.get("values") is not None and not (entering and mine) and not _went_back_or_forward():
             return
         st.session_state[PRESENTING] = st.query_params.get(PRESENT) == "1"
         found = opened(mine, self.params_type, self.lessons, self.prefix)
         self.replace(found.values)
-        self.set("problems", found.problems)
-        stranger = self._is_strange(found.values)
+        held = {f"{self.prefix}-{k.removeprefix(self._held)}": v for k, v in mine.items() if k.startswith(self._held)}
+        beside = opened(held, self.params_type, self.lessons, self.prefix)
+        self.set("pin", beside.values if f"{self.prefix}.a" in mine else None)
+        self.set("problems", (*found.problems, *beside.problems))
+        lesson = lesson_of(found.values, self.lessons)
+        asked = {k.removeprefix(f"{self.prefix}."): v for k, v in mine.items()}
+        self.look_at(_view_of(lesson) | asked)
+        self.set("at", int(asked["at"]) if re.fullmatch(r"\d{1,6}", asked.get("at", "")) else 0)
+        stranger = self._is_strange(found.values) or (bool(held) and self._is_strange(beside.values))
         self.set("waiting", stranger)
         self.set("run", None if stranger else "link")
 
@@ -126,19 +144,60 @@ class PageState:
         """Serial of what the editor sent last."""
         return (self.get("sent") or ["", 0, 0])[2]
 
+    def pin(self, job_id: str, params: Any) -> None:
+        """Hold a result as A."""
+        self.set("pinned", job_id)
+        self.set("held", {name: getattr(params, name) for name in self.knobs})
+
+    def unpin(self) -> None:
+        self.set("pinned", None)
+        self.set("held", None)
+
+    @property
+    def at_parameter(self) -> str:
+        """Query parameter of the step; the browser writes it into a link that is copied."""
+        return f"{self.prefix}.at"
+
     def press_run(self) -> None:
         self.set("waiting", False)
+        self.set("at", 0)
         self.set("run", "pressed")
 
     def write_address(self) -> Link:
         """Bring the address in line with ``values``."""
         link = link_of(self.values, self.params_type, self.lessons, self.prefix)
         present = {PRESENT: "1"} if presenting() else {}
-        others = {k: v for k, v in st.query_params.items() if k != PRESENT and not k.startswith(f"{self.prefix}-")}
-        wanted = others | link.query | present
+        others = {k: v for k, v in st.query_params.items() if k != PRESENT and not self._is_mine(k)}
+        wanted = others | link.query | self._looked() | self._held_query() | present
         if st.query_params.to_dict() != wanted:
             st.query_params.from_dict(wanted)
         return link
+
+    @property
+    def _held(self) -> str:
+        """Begins the query parameters of A."""
+        return f"{self.prefix}.a-"
+
+    def _is_mine(self, parameter: str) -> bool:
+        return parameter.startswith((f"{self.prefix}-", f"{self.prefix}."))
+
+    def _looked(self) -> dict[str, str]:
+        """What the figure shows, where it is not the usual, and the step that the link asked for."""
+        found = {self.at_parameter: str(self.get("at"))} if self.get("at") else {}
+        for name, options in self.looks.items():
+            look = st.session_state.get(self.key(name))
+            if look in options and look != options[0]:
+                found[f"{self.prefix}.{name}"] = str(look)
+        return found
+
+    def _held_query(self) -> dict[str, str]:
+        """A, as its own knobs."""
+        held = self.get("held")
+        if held is None:
+            return {}
+        query = link_of(held, self.params_type, self.lessons, self.prefix).query
+        knobs = {f"{self._held}{k.removeprefix(f'{self.prefix}-')}": v for k, v in query.items()}
+        return {f"{self.prefix}.a": "1"} | knobs
 
     def params(self) -> Any:
         """The ``Params`` that the controls stand for. Raises ParamsError."""
@@ -158,6 +217,10 @@ class PageState:
         code = values[self.program.name]
         ran = code == self.get("submitted", {}).get(self.program.name)
         return not ran and not is_own_program(code, self.params_type, self.lessons)
+
+
+def _view_of(lesson: Lesson | None) -> dict[str, str]:
+    return {"view": lesson.view} if lesson and lesson.view else {}
 
 
 def _went_back_or_forward() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import streamlit as st
@@ -35,7 +36,7 @@ def ask(state: PageState, lesson: Lesson) -> None:
     with st.container(border=True, key=state.key("question")):
         st.subheader("What do you expect?", anchor=False)
         st.markdown(lesson.question)
-        for number, choice in enumerate(lesson.choices):
+        for number, choice in enumerate(shuffled(lesson)):
             st.button(
                 choice,
                 key=state.key(f"choice-{number}"),
@@ -45,8 +46,18 @@ def ask(state: PageState, lesson: Lesson) -> None:
             )
 
 
+def shuffled(lesson: Lesson) -> list[str]:
+    """The choices in an order that says nothing about which is right, the same at every visit."""
+    return sorted(lesson.choices, key=lambda choice: hashlib.sha256(f"{lesson.title}\0{choice}".encode()).digest())
+
+
+def shown_title(state: PageState, lesson: Lesson, number: int) -> str:
+    """The title, or while the answer must not be seen yet the question: titles give answers away."""
+    return f"{number}. {lesson.question}" if covered(state, lesson) else lesson.title
+
+
 def answer(state: PageState, lesson: Lesson | None, result: Any) -> None:
-    """What was measured, against what was predicted, and the reason when they differ."""
+    """What was measured, against what was predicted, and the reason."""
     guess = state.get("guesses", {}).get(lesson.title) if lesson else None
     if lesson is None or guess is None or not st.session_state.get(PREDICTING):
         return
@@ -54,6 +65,7 @@ def answer(state: PageState, lesson: Lesson | None, result: Any) -> None:
     with st.container(border=True, key=state.key("answer")):
         if guess == measured:
             st.markdown(f":green[:material/check_circle: **As you predicted:**] {measured}")
+            st.markdown(lesson.mechanism)
         else:
             st.markdown(f":violet[:material/lightbulb: **Measured:**] {measured}")
             st.markdown(f"You predicted: {guess}. {lesson.choices[guess]}")

@@ -10,6 +10,7 @@ import streamlit as st
 
 from components.frame.execution import executor, visitor
 from components.frame.page_state import PageState
+from lab.contract import ParamsError
 from lab.execution.executor import Job
 from lab.quantities import seconds_text
 
@@ -54,6 +55,7 @@ class Outcome:
 def measure(state: PageState, *, live: bool) -> Outcome:
     """Submit when it is due, and wait up to ``ANSWER_WAIT_S`` for the answer."""
     params, problem = state.params_or_problem()
+    _measure_held(state)
     job = look(state.get("job"))
     if params is not None and _due(state, live, lost=job is None):
         asked_at = time.time()
@@ -67,6 +69,21 @@ def measure(state: PageState, *, live: bool) -> Outcome:
         state.set("shown", job.id)
     shown = job if job and job.id == state.get("shown") else look(state.get("shown"))
     return Outcome(params, problem, job, shown)
+
+
+def _measure_held(state: PageState) -> None:
+    """Run what a link brought as A."""
+    held = state.get("pin")
+    if held is None or state.get("waiting"):
+        return
+    state.set("pin", None)
+    try:
+        params = state.params_type(**held)
+    except ParamsError as error:
+        state.set("problems", (*state.get("problems", ()), f"A of this link cannot be measured: {error}."))
+        return
+    name = state.experiment.__name__.rpartition(".")[2]
+    state.pin(executor().submit(name, params, visitor=visitor()), params)
 
 
 def look(job_id: str | None, seconds: float = 0.0) -> Job | None:
@@ -92,7 +109,7 @@ def _due(state: PageState, live: bool, lost: bool) -> bool:
 def status(state: PageState, outcome: Outcome) -> None:
     """The line above the figure that is always there: progress with Cancel, or what the figure shows."""
     if outcome.running and outcome.job:
-        _watch(outcome.job.id, outcome.job.parts, state.key("cancel"))
+        watch(outcome.job, state.key("cancel"))
     else:
         st.text(_standing(state, outcome), width="stretch")
 
@@ -112,6 +129,11 @@ def _standing(state: PageState, outcome: Outcome) -> str:
     remembered = state.get("asked_at", 0.0) > outcome.shown.finished_at
     again = " and is remembered. Press Run to measure again." if remembered else "."
     return f"Ran in {seconds_text(outcome.shown.seconds)}, finished at {clock}{again}"
+
+
+def watch(job: Job, cancel_key: str) -> None:
+    """Progress with Cancel; draws the page anew when there is more to show."""
+    _watch(job.id, job.parts, cancel_key)
 
 
 @st.fragment(run_every=POLL_S)

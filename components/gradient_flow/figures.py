@@ -27,6 +27,8 @@ class Picked(NamedTuple):
 
 
 VIEWS = ("Depth", "Training", "Clipping", "Shares", "Over time")
+LOOKS = {"view": VIEWS, "stat": tuple(depth.STATISTICS)}
+"""What a link carries beside the settings."""
 
 
 def theme() -> Theme:

@@ -109,6 +109,34 @@ def test_a_link_brings_the_program_and_waits_for_run(page: Page, app_url: str):
     expect(picture(other).first).to_contain_text("y = mul")
 
 
+def test_a_link_carries_the_comparison_and_the_step(page: Page, app_url: str):
+    visit(page, f"{app_url}/autograd_graph")
+    settle(page)
+    page.get_by_role("button", name="Pin as A").click()
+    page.get_by_role("combobox", name="Preset").click()
+    page.get_by_role("option", name="broadcast bias").click()
+    expect(page.locator(".figure").nth(1)).to_contain_text("3 steps")
+    for _ in range(2):
+        page.get_by_role("button", name="Next step (→)").nth(1).click()
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.get_by_text("Link copied.")).to_be_visible()
+
+    other = page.context.new_page()
+    other.goto(page.evaluate("navigator.clipboard.readText()"))
+    expect(other.locator(".figure").nth(1).locator(".position")).to_have_text("step 2 of 3")
+    expect(other.locator(".figure").nth(0)).to_contain_text("h = sigmoid")
+    expect(other.locator(".line.pointed")).to_have_attribute("data-number", "3")
+
+
+def test_a_link_carries_the_view(page: Page, app_url: str):
+    page.goto(f"{app_url}/gradient_flow?gf.view=Shares")
+    expect(page.get_by_role("radio", name="Shares")).to_be_checked()
+    page.get_by_role("radio", name="Depth").click()
+    page.get_by_role("radio", name="RMS").click()
+    page.wait_for_url(re.compile(r"gf\.stat=RMS"))
+    assert "gf.view" not in page.url
+
+
 def test_without_a_clipboard_the_link_is_selected_and_a_long_program_is_refused(page: Page, app_url: str):
     page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     editor = visit(page, f"{app_url}/autograd_graph")

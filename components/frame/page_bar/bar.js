@@ -10,7 +10,11 @@ async function settledAddress(memory) {
   const running = () => document.querySelector("[data-testid=stApp]")?.dataset.testScriptState === "running"
   await pause(150)
   for (let i = 0; i < 100 && (memory.sent > memory.heard || (i < 20 && running())); i++) await pause(100)
-  return window.location.href
+  const where = {}, address = new URL(window.location.href)
+  document.dispatchEvent(new CustomEvent("lab-where", { detail: where }))
+  if (where.at) address.searchParams.set(memory.at, where.at)
+  else address.searchParams.delete(memory.at)
+  return address.href
 }
 
 // navigator.clipboard exists only on https and localhost; elsewhere the selected field is copied the old way.
@@ -34,7 +38,7 @@ export default function ({ data, parentElement, setStateValue }) {
   const [present, link, help, field, said, dialog, list] =
     [".present", ".copy", ".help", ".link", ".said", "dialog", "dl"].map(find)
   const memory = (parentElement.labBar ??= { sent: 0 })
-  Object.assign(memory, { leftOut: data.leftOut, heard: data.heard })
+  Object.assign(memory, { leftOut: data.leftOut, heard: data.heard, at: data.at })
   const toggle = () => setStateValue("present", !data.presenting)
 
   present.querySelector("span").textContent = data.presenting ? "Leave" : "Present"

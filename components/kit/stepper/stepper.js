@@ -2,9 +2,12 @@
 
 import { element, icon, iconButton } from "../base.js"
 
+// The step that the link asks for: the parameter "<page>.at".
+const linkedStep = () => Number([...new URLSearchParams(location.search)].find(([name]) => name.endsWith(".at"))?.[1]) || 0
+
 export function createStepper(host, onMove, word = "step") {
   const FASTEST_MS = 120, SLOWEST_MS = 1000, WHOLE_PASS_MS = 60000
-  let count = 0, position = 0, idle = "", timer = null
+  let count = 0, position = 0, idle = "", timer = null, linked = linkedStep()
   host.classList.add("stepper")
   host.setAttribute("role", "group")
   host.setAttribute("aria-label", "Steps")
@@ -65,6 +68,13 @@ export function createStepper(host, onMove, word = "step") {
     buttons.play.setAttribute("aria-label", buttons.play.title)
   }
 
+  // Whoever copies a link asks where the page stands.
+  const answer = ({ detail }) => {
+    if (!host.isConnected) document.removeEventListener("lab-where", answer)
+    else if (position && slider.offsetParent) detail.at = position
+  }
+  document.addEventListener("lab-where", answer)
+
   const moves = {
     ArrowRight: () => go(position + 1),
     ArrowLeft: () => go(position - 1),
@@ -83,6 +93,10 @@ export function createStepper(host, onMove, word = "step") {
       position = Math.min(newPosition, newCount)
       idle = idleText
       paint()
+      if (!linked || linked > count) return
+      const to = linked
+      linked = 0
+      queueMicrotask(() => go(to)) // after the figure has drawn what it was given
     },
     key(event) {
       const move = count && moves[event.key]

@@ -23,7 +23,8 @@ def _lesson(
     answer: Callable[[Result], str],
     texts: tuple[str, str, str, str],
 ) -> tuple[str, Lesson]:
-    return kind, Lesson(row, title, params, question, choices, answer, READINGS[kind], NAMES[kind], *texts)
+    view = "Training" if params.clip == "none" else "Clipping"
+    return kind, Lesson(row, title, params, question, choices, answer, READINGS[kind], NAMES[kind], *texts, view=view)
 
 
 def _among(choices: dict[str, str], *tests: bool) -> str:

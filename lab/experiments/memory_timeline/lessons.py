@@ -110,28 +110,28 @@ lessons: tuple[Lesson, ...] = (
         choices=_PHASES, answer=peak_phase, evidence=peak_bytes, evidence_name="peak in bytes", **C1,
     ),
     Lesson(
-        row="C2", title="mixed precision that helps",
+        row="C2", title="mixed precision that helps", view="settings",
         params=Params(batch=16, optimizer="sgd", precision="bf16_autocast"),
         question="The peak of a small GPT in fp32, then under bf16 autocast. What happens to it?",
         choices=_CHANGE, answer=lambda r: against(r, _FP32, _AUTOCAST), evidence=peak_bytes,
         evidence_name="peak in bytes", **C2,
     ),
     Lesson(
-        row="C2", title="mixed precision that costs memory",
+        row="C2", title="mixed precision that costs memory", view="settings",
         params=Params(model="mlp", layers=4, width=256, batch=4, optimizer="sgd", precision="bf16_autocast"),
         question="The same for an MLP with 4 samples. What does autocast do to the peak?",
         choices=_CHANGE, answer=lambda r: against(r, _FP32, _AUTOCAST), evidence=peak_bytes,
         evidence_name="peak in bytes", **C2,
     ),
     Lesson(
-        row="C3", title="checkpoint every block",
+        row="C3", title="checkpoint every block", view="settings",
         params=Params(layers=4, optimizer="sgd", checkpoint="every"),
         question="Each block keeps its input only and runs again in backward. What happens to the peak?",
         choices=_CHANGE, answer=lambda r: against(r, _KEEPING_ALL, _EVERY_BLOCK), evidence=peak_bytes,
         evidence_name="peak in bytes", **C3,
     ),
     Lesson(
-        row="C3", title="√n is for thin layers",
+        row="C3", title="√n is for thin layers", view="settings",
         params=Params(model="mlp", layers=9, width=64, batch=1024, optimizer="sgd", checkpoint="every", every=3),
         question="Nine thin layers, a large batch. Which segments give the lowest peak?",
         choices={
@@ -143,7 +143,7 @@ lessons: tuple[Lesson, ...] = (
         answer=lambda r: lowest(r, _SEGMENTS), evidence=peak_bytes, evidence_name="peak in bytes", **C3,
     ),
     Lesson(
-        row="C3", title="checkpointing that does not help",
+        row="C3", title="checkpointing that does not help", view="settings",
         params=Params(model="mlp", layers=4, width=256, batch=8, optimizer="adam", checkpoint="every"),
         question="An MLP with 8 samples and Adam. What does checkpointing do to the peak?",
         choices=_CHANGE, answer=lambda r: against(r, _KEEPING_ALL, _EVERY_BLOCK), evidence=peak_bytes,
@@ -160,7 +160,7 @@ lessons: tuple[Lesson, ...] = (
         answer=_who_trains, evidence=peak_bytes, evidence_name="peak in bytes", **C3,
     ),
     Lesson(
-        row="C4", title="accumulation that raises the peak",
+        row="C4", title="accumulation that raises the peak", view="settings",
         params=Params(model="mlp", layers=4, width=256, batch=64, optimizer="sgd", accumulate=4),
         question="The batch is cut into four micro-batches, with a backward for each. What happens to the peak?",
         choices=_CHANGE,
@@ -168,7 +168,7 @@ lessons: tuple[Lesson, ...] = (
         evidence=peak_bytes, evidence_name="peak in bytes", **C4,
     ),
     Lesson(
-        row="C4", title="one backward for all micro-batches",
+        row="C4", title="one backward for all micro-batches", view="settings",
         params=Params(optimizer="sgd", accumulate=4, one_backward=True),
         question="Which way of using four micro-batches needs least memory?",
         choices={
@@ -202,13 +202,13 @@ lessons: tuple[Lesson, ...] = (
         choices=_PHASES, answer=peak_phase, evidence=peak_bytes, evidence_name="peak in bytes", **C5,
     ),
     Lesson(
-        row="C6", title="out of memory, taken apart", params=Params(cap_bytes=16_000_000),
+        row="C6", title="out of memory, taken apart", view="oom", params=Params(cap_bytes=16_000_000),
         question="A card with 16 MB. Which part of the step asks for the memory that is not there?",
         choices=_PHASES, answer=_phase_of_failure, evidence=alive_under_cap,
         evidence_name="bytes alive at the failing request", **C6,
     ),
     Lesson(
-        row="C6", title="ResNet-50 on a 16 GiB card",
+        row="C6", title="ResNet-50 on a 16 GiB card", view="fit",
         params=Params(
             known_model="resnet-50", batch=256, optimizer="momentum", steps=1, predict=True, card_bytes=16 * GIB
         ),
@@ -221,7 +221,7 @@ lessons: tuple[Lesson, ...] = (
         answer=_fits, evidence=peak_bytes, evidence_name="peak in bytes", **C6,
     ),
     Lesson(
-        row="C7", title="out of memory with memory free",
+        row="C7", title="out of memory with memory free", view="oom",
         params=Params(model="mlp", layers=1, width=32, batch=4, optimizer="sgd", steps=1, peak_only=True, message=_MESSAGE),
         question="2.50 GiB were asked for, 1.12 GiB are free on the device, 3.75 GiB are reserved and unallocated. What stopped it?",
         choices={
@@ -232,7 +232,7 @@ lessons: tuple[Lesson, ...] = (
         answer=_cause, evidence=unallocated_bytes, evidence_name="reserved and unallocated, in bytes", **C7,
     ),
     Lesson(
-        row="C6", title="1.3 billion parameters on a 24 GiB card",
+        row="C6", title="1.3 billion parameters on a 24 GiB card", view="fit",
         params=Params(
             layers=24, width=2048, batch=4, seq=1024, optimizer_impl="fused", predict=True, card_bytes=24 * GIB
         ),

@@ -14,6 +14,7 @@ from streamlit.testing.v1.element_tree import Selectbox
 
 from components import navigation
 from components.frame import execution
+from components.frame.predict import shuffled
 from lab.contract import Fault
 from tests.components.frame import example_experiment
 from tests.components.frame.example_experiment import HOSTILE, Params
@@ -248,6 +249,33 @@ def test_two_states_side_by_side(fake):
     at.button(key="ex-unpin").click()
     run(at)
     assert not at.dataframe
+
+
+def test_a_link_brings_what_is_held_as_a(fake):
+    at = visit()
+    at.button(key="ex-pin").click()
+    run(at)
+    at.number_input(key="ex-rate").set_value(2.0)
+    run(at)
+    link = query(at)
+    assert link == {"ex-rate": "2.0", "ex.a": "1"}
+    other = visit(live=True, **link)
+    assert {"figure ex-a: 1.0625", "figure ex-b: 17.0"} <= set(texts(other))
+    other.button(key="ex-unpin").click()
+    run(other)
+    assert query(other) == {"ex-rate": "2.0"}
+
+
+def test_choices_are_shuffled_and_titles_hidden_until_a_guess(fake):
+    at = visit()
+    assert preset_of(at).options[0] == "half, four deep"
+    at.toggle(key="ex-predict-first").set_value(True)
+    run(at)
+    assert preset_of(at).options[0] == "1. Does the product grow?"
+    lessons = [replace(example_experiment.lessons[0], title=f"lesson {n}") for n in range(40)]
+    first = [shuffled(item)[0] for item in lessons]
+    assert {first.count(choice) > 5 for choice in lessons[0].choices} == {True}
+    assert first == [shuffled(item)[0] for item in lessons]
 
 
 def test_presenter_mode_keeps_the_address_whole_and_shows_one_finding(fake):

@@ -35,6 +35,15 @@ def _refused_by_argparse(trace: types.TracebackType | None) -> str:
     return ""
 
 
+def _read_at_first_use(ended: Ended, record: Any) -> tuple[str, str] | None:
+    name = re.search(r"No module named '([\w.]+)'", ended.message)
+    top = name[1].split(".")[0] if name else "name"
+    return (
+        "This part of the package is read from a file on first use, and a program here has no files; or the package has no such part.",
+        f"Whoever runs the lab can have it read before: LAB_PROGRAM_PACKAGES={name[1] if name else 'name.part'}, or {top}.* for all parts.",
+    )
+
+
 def _exit(ended: Ended, record: Any) -> tuple[str, str]:
     message = ended.message
     rest = "A program ends after its last line by itself: leave the exit out where the lines after it are to run."
@@ -62,6 +71,11 @@ PYTHON = (
         r"^ModuleNotFoundError: No module named 'torch\.",
         "This part of torch is read from a file on first use, and a program here has no files. torch.compile needs files and a compiler.",
         "Leave out what compiles, exports or starts workers; or run the lab with LAB_TYPED_CODE=trusted on your own machine.",
+    ),
+    Row(
+        r"^(ModuleNotFoundError: No module named '\w+\.|ImportError: cannot import name)",
+        "This part of the package is read from a file on first use, and a program here has no files; or the package has no such part.",
+        deeper=_read_at_first_use,
     ),
     Row(
         WORKERS,
@@ -127,6 +141,11 @@ PYTHON = (
     Row(r"^KeyboardInterrupt", "The program raised this itself: nobody pressed a key.", "Leave it out."),
     Row(r"^OutputLimit", "What was printed up to here is kept.", "Print less: every hundredth step, or a summary."),
     Row(r"^SystemExit", "The program ended itself.", deeper=_exit),
+    Row(
+        r"^Refused: The program (has more than|nests|is nested)",
+        "",
+        "Put what repeats into a loop or a function, and deep expressions into several lines.",
+    ),
     Row(r"^Refused: open\(\)", "", "Keep everything in memory: make the data in the program, print what it finds."),
     Row(r"^Refused", "", "The names torch, nn, F and math are there without import."),
     Row(

@@ -73,7 +73,12 @@ def import_all(package: str) -> None:
             if error.name != name:
                 raise
     experiments(package)
-    for name in operators_packages():
+    import_operators_packages()
+
+
+def import_operators_packages() -> None:
+    """What the operator lets programs import besides: einops, torchvision, also with modules (PIL.Image, PIL.*)."""
+    for name in os.environ.get("LAB_PROGRAM_PACKAGES", "").replace(",", " ").split():
         _import_with_lazy_parts(name)
 
 
@@ -110,11 +115,6 @@ def _import_with_lazy_parts(name: str) -> None:
 def threads() -> int:
     """Of this process."""
     return len(list(Path("/proc/self/task").iterdir()))
-
-
-def operators_packages() -> list[str]:
-    """What the operator lets programs import besides: einops, torchvision, also with modules (PIL.Image)."""
-    return os.environ.get("LAB_PROGRAM_PACKAGES", "").replace(",", " ").split()
 
 
 def experiments(package: str) -> list[ModuleType]:

@@ -17,6 +17,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from lab import torch_private
+from lab.experiments.tensor_anatomy.layout import overlap
 from lab.experiments.tensor_anatomy.watch import arrays as numpy_side
 from lab.experiments.tensor_anatomy.watch.naming import Naming
 from lab.experiments.tensor_anatomy.watch.states import State, States, usable
@@ -245,6 +246,8 @@ class TensorTrace(TorchFunctionMode):
                 tensor, call.line, call.op, kind, (before,), call.module
             )
             own = state.name or before.name
+            if kind == "in place":
+                shares = self._seen_by(state, shares)
             return Row(
                 call.line,
                 call.op,
@@ -260,6 +263,11 @@ class TensorTrace(TorchFunctionMode):
         state = self.states.made(tensor, call.line, call.op, kind, call.states, call.module)
         taken = tensor.untyped_storage().nbytes() if strided and not known and not tensor.is_meta else 0
         return Row(call.line, call.op, kind, state, taken, tuple(shares), call.module, call.states, which)
+
+    def _seen_by(self, written: State, names: list[str]) -> list[str]:
+        """Of ``names`` in this memory those that have an element of it."""
+        bound = self.naming.bound
+        return [name for name in names if name not in bound or overlap(written, bound[name])]
 
     def _refused(self, call: Call, error: Exception) -> None:
         if len(self.refusals) >= 100:

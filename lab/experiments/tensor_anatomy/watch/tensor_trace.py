@@ -23,7 +23,9 @@ from lab.experiments.tensor_anatomy.watch.naming import Naming
 from lab.experiments.tensor_anatomy.watch.states import State, States, usable
 from lab.instruments.describing.modules import ModulePath
 
-ROWS, STEPS = 2_000, 200_000
+ROWS, STEPS = 2_000, 1_000_000
+WATCHED, THEN_EVERY = 2_500, 64
+"""An operation of one line is watched so many times, then one time in so many, and whenever it raises."""
 READS = {
     *("size", "stride", "dim", "ndimension", "item", "tolist", "numel", "nelement", "data_ptr", "storage_offset",),
     *("element_size", "is_contiguous", "type_as", "is_floating_point", "is_complex", "is_signed", "get_device",),
@@ -56,9 +58,8 @@ class Call:
     before: Any = None
     """What a check kept from before."""
 
-    @property
-    def states(self) -> tuple[State, ...]:
-        return tuple(state for _, state, _ in self.inputs)
+    def __post_init__(self) -> None:
+        self.states = tuple(state for _, state, _ in self.inputs)
 
 
 @dataclass(eq=False, slots=True)
@@ -115,7 +116,8 @@ class TensorTrace(TorchFunctionMode):
         self.arrays = numpy_side.Arrays()
         self.rows: list[Row] = []
         self.refusals: list[Refused] = []
-        self.steps = self.made = 0
+        self.steps = self.made = self.skipped = 0
+        self._times: dict[tuple[int, str], int] = {}
         self.broken: Exception | None = None
         """First fault of the instrument itself. The program went on."""
         self._file = file
@@ -144,17 +146,28 @@ class TensorTrace(TorchFunctionMode):
                 return func(*args, **kwargs)
         if name in READS or self.steps >= STEPS:
             return self._read(func, name, args, kwargs)
-        call = self._guard(lambda: self._begin(func, name, args, kwargs))
+        watched = self._is_watched(name)
+        call = self._guard(lambda: self._begin(func, name, args, kwargs)) if watched else None
         try:
             result = func(*args, **kwargs)
         except Exception as error:
+            told = error
+            call = call or self._guard(lambda: self._begin(func, name, args, kwargs))
             if call is not None:
-                told = error
                 self._guard(lambda: self._refused(call, told))
             raise
         if call is not None:
             self._guard(lambda: self._end(call, result))
         return result
+
+    def _is_watched(self, name: str) -> bool:
+        """An operation in a long loop is watched now and then: a program of many steps has to come to its end."""
+        line = self.line()
+        if line is None:
+            return False
+        count = self._times[line, name] = self._times.get((line, name), 0) + 1
+        self.skipped += count > WATCHED and count % THEN_EVERY != 0
+        return count <= WATCHED or count % THEN_EVERY == 0
 
     def _guard(self, look: Callable[[], Any]) -> Any:
         """A fault of the instrument is remembered, not raised; subclasses of the program do not hear of it."""

@@ -80,7 +80,7 @@ def _no_super(record: Record, ended: Ended) -> Explained | None:
     text = f"nn.Module keeps submodules and parameters in tables that its own __init__ makes, and __init__ of {defined.name}{on_line(method.lineno)} "
     text += f"calls it on line {late[0]} only, after they are needed." if late else "does not call it."
     sites = site(method.lineno, "super().__init__() is missing here", defined.name) + site(ended.line, "fails here")
-    first = method.body[0]
+    first = method.body[1 if ast.get_docstring(method) and len(method.body) > 1 else 0]
     edits = record.source.before(first, "super().__init__()") if not late and first.lineno > method.lineno else ()
     return Explained(
         text, "Call super().__init__() as the first line of __init__.", sites, {"class": defined.name}, edits
@@ -127,7 +127,12 @@ def _hidden_in_a_list(record: Record, line: int | None) -> Explained | None:
                 better = "nn.ModuleDict" if kind == "dict" else "nn.ModuleList"
                 text = f"self.{name}{on_line(node.lineno)} is a plain {kind}, and a module does not look into one: parameters() finds nothing for the optimizer{on_line(line)}."
                 sites = site(node.lineno, "hidden here", f"self.{name}") + site(line, "fails here")
-                wrapped = record.source.exchanged(held, f"{better}({record.source.text(held)})")
+                end = (held.end_lineno or held.lineno, held.end_col_offset or held.col_offset)
+                begins, ends = (
+                    (held.lineno, held.col_offset, held.col_offset, f"{better}("),
+                    (end[0], end[1], end[1], ")"),
+                )
+                wrapped = record.source.spans(begins, ends)
                 return Explained(text, f"Use {better} for it.", sites, {"parameters": 0}, wrapped)
     return None
 

@@ -190,6 +190,8 @@ class KeyRow:
     """Its bits in the module changed."""
     same_object: bool | None
     """The module still holds the same tensor."""
+    loaded: bool | None = None
+    """The module's tensor equals that of the file, in the module's dtype."""
     dtype_after: str = ""
     lost: int = 0
     """Elements that were finite in the file and are not in the module."""
@@ -363,6 +365,8 @@ class AnatomyResult(Said):
     """Why no gradient was measured."""
     no_moves: str = ""
     no_events: str = ""
+    events_note: str = ""
+    """Which probes were left out, and why."""
     batch_by_lab: str = ""
     """Shape of an input that was made up because the program has none."""
     own_hooks_skipped: int = 0

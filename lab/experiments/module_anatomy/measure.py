@@ -199,6 +199,7 @@ def _hooks(result: Result, subject: Subject, census: Census) -> Result:
         result,
         events=found.events,
         no_events=found.why_not,
+        events_note=found.note,
         hooks=found.counted(result.hooks),
         own_hooks_skipped=found.skipped,
     )

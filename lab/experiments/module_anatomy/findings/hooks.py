@@ -94,13 +94,13 @@ def _nesting(result: Result) -> Iterator[Finding]:
         yield Finding(
             level="fact",
             title=f"{counted(len(opened), 'call')}, {depth} deep, {counted(len(backward), 'event')} on the way back",
-            text=f"The outer module's call opens first and closes last. Backward goes the other way: {_first_and_last(result)}",
+            text=f"The outer module's call opens first and closes last.{_way_back(result)}",
             evidence={"calls": len(opened), "depth": depth, "events in backward": len(backward)},
         )
 
 
-def _first_and_last(result: Result) -> str:
+def _way_back(result: Result) -> str:
     pre = [e.path or "the model" for e in result.events if e.phase == "backward" and e.kind == "full backward pre-hook"]
     if len(pre) < 2:
-        return "from the output to the input."
-    return f"it enters {listed(list(dict.fromkeys(pre)))} in this order."
+        return ""
+    return f" Backward enters {listed(list(dict.fromkeys(pre)))} in this order."

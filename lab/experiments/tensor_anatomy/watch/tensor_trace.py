@@ -197,6 +197,7 @@ class TensorTrace(TorchFunctionMode):
         if line is None:
             return None
         self.steps += 1
+        self.states.clock = self.steps
         self.naming.look(len(self.rows), line)
         if self.arrays.shared:
             self.arrays.compare(line)
@@ -204,6 +205,7 @@ class TensorTrace(TorchFunctionMode):
         for tensor in tensors_in((*args, *kwargs.values())):
             state = self.states.of(tensor, line)
             self.naming.name(tensor, state)
+            state.used = self.states.clock
             inputs.append((tensor, state, torch_private.version(tensor)))
         call = Call(
             func, short_name(name), line, self._modules.current() or "", args, kwargs, inputs, self._is_direct()
@@ -330,7 +332,7 @@ class TensorTrace(TorchFunctionMode):
     def _exported(self, call: Call, array: Any) -> None:
         tensor, state, _ = call.inputs[0]
         if state.storage is not None and array.size and tensor.data_ptr() == array.ctypes.data:
-            self.arrays.add(array, state.storage, call.line, "", exported=True)
+            self.arrays.add(array, state.storage, call.line, "", exported=True, moment=self.states.clock)
 
     def finish(self) -> dict[str, State]:
         """After the program: the names that are left."""

@@ -56,6 +56,7 @@ _GROWS = {
     "norm",
     "prod",
 }
+_EPSILON = 1e-5
 _CASTS = {"to", "type", "byte", "char", "short", "int", "long", "half", "bfloat16", "float"}
 
 
@@ -166,16 +167,24 @@ def lost_addition(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
         return
     if not old.is_floating_point() or not isinstance(new, torch.Tensor) or new.dtype is not old.dtype:
         return
+    scale = call.kwargs.get("alpha", 1)
     if isinstance(addend, torch.Tensor):
         if not readable(addend) or not bool((addend != 0).all()) or not bool(addend.isfinite().all()):
             return
-    elif not isinstance(addend, (int, float)) or addend == 0:
+        if not call.direct and old.dtype not in (torch.bfloat16, torch.float16):
+            return
+        added = float(addend.flatten()[0]) * scale
+    elif isinstance(addend, (int, float)) and call.direct:
+        added = float(addend * scale)
+        if old.dtype in (torch.float32, torch.float64) and abs(added) <= _EPSILON:  # there to keep a division finite
+            return
+    else:
         return
-    if new.shape != old.shape or not bool(old.isfinite().all()) or not torch.equal(new, old):
+    if not added or new.shape != old.shape or not bool(old.isfinite().all()) or not torch.equal(new, old):
         return
     evidence = {
         "op": call.op, "dtype": str(old.dtype).removeprefix("torch."), "value": float(old.flatten()[0]),
-        "added": float(addend.flatten()[0]) if isinstance(addend, torch.Tensor) else float(addend),
+        "added": added,
         "bits": _significant_bits(old.dtype), "in_place": call.op in ADDS,
         "target": call.states[0].name,
     }  # fmt: skip

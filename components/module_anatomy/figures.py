@@ -47,7 +47,7 @@ EVENTS = {
 }
 KEY_ROWS = {
     "key": "", "here": "In the module.", "there": "In the file.", "foreseen": "Before anything is loaded.", "changed": "Bits of the module.",
-    "same_object": "The module holds the same tensor as before.", "dtype_after": "", "lost": "Finite in the file, not finite in the module.",
+    "loaded": "Equals the file.", "same_object": "The module holds the same tensor as before.", "dtype_after": "", "lost": "Finite in the file, not finite in the module.",
 }  # fmt: skip
 ACTION_ROWS = {
     "name": "",

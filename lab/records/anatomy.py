@@ -70,6 +70,7 @@ class TensorRow:
     device: str = "cpu"
     in_forward: bool = False
     """It was set while a forward ran."""
+    gradient_norm: float | None = None
     computed: bool = False
     """It is the result of operations: it has a history."""
 
@@ -159,6 +160,8 @@ class HookRow:
     identity: int = 0
     number: int = 0
     """Which of those with the same path, kind and line."""
+    calls_before: int = 0
+    """Modules that had been called when it was registered."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +193,8 @@ class KeyRow:
     """Its bits in the module changed."""
     same_object: bool | None
     """The module still holds the same tensor."""
+    loaded: bool | None = None
+    """The module's tensor equals that of the file, in the module's dtype."""
     dtype_after: str = ""
     lost: int = 0
     """Elements that were finite in the file and are not in the module."""
@@ -273,6 +278,8 @@ class OptimizerRow:
     """Dtypes of state that differ from those of its weights: ``sum float32 beside float64``."""
     refused: str = ""
     """The message with which it was refused."""
+    rates: tuple[float, ...] = ()
+    """Learning rates of its groups."""
 
 
 @dataclass(frozen=True)
@@ -363,6 +370,8 @@ class AnatomyResult(Said):
     """Why no gradient was measured."""
     no_moves: str = ""
     no_events: str = ""
+    events_note: str = ""
+    """Which probes were left out, and why."""
     batch_by_lab: str = ""
     """Shape of an input that was made up because the program has none."""
     own_hooks_skipped: int = 0

@@ -80,9 +80,14 @@ def _title(result: AnatomyResult) -> list[str]:
     own = [e for e in result.events if e.by == "program"]
     changes = sum(bool(e.changed) for e in own)
     calls = sum(e.kind == "call" and e.mark == "open" for e in result.events)
-    found = [f"{calls} calls", f"{len(own)} runs of the program's hooks"]
-    found += [f"{changes} of them changed something"] if own else []
-    return [*found, f"{sum(e.by == 'probe' for e in result.events)} of probes"]
+    probes = sum(e.by == "probe" for e in result.events)
+    found = [_counted(calls, "call"), f"the program's hooks ran {_counted(len(own), 'time')}"]
+    found += [f"{_counted(changes, 'change')} by them"] if own else []
+    return [*found, *([_counted(probes, "probe")] if probes else [])]
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def _note(result: AnatomyResult, shown: int) -> str:
@@ -93,6 +98,8 @@ def _note(result: AnatomyResult, shown: int) -> str:
         )
     if result.batch_by_lab:
         parts.append(f"The program has no batch: an input of shape {result.batch_by_lab} was made for the first layer.")
+    if result.events_note:
+        parts.append(result.events_note)
     if shown < len(result.events):
         parts.append(f"The first {shown:,} of {len(result.events):,} events.")
     return " ".join(parts)

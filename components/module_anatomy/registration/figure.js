@@ -7,8 +7,8 @@ export default figureAt(".registration", root => new Figure(root))
 
 const SHAPES = { // drawn in a box of 16 by 16: form and filling tell the states apart, not the colour alone
   yes: [["circle", { cx: 8, cy: 8, r: 5.4, class: "filled" }]],
-  half: [["path", { d: "M8 2.6a5.4 5.4 0 0 0 0 10.8z", class: "filled" }], ["circle", { cx: 8, cy: 8, r: 5.4, class: "line" }]],
-  no: [["circle", { cx: 8, cy: 8, r: 5.4, class: "line" }], ["path", { d: "M4.2 11.8 11.8 4.2", class: "line" }]],
+  half: [["path", { d: "M8 2.6a5.4 5.4 0 0 0 0 10.8z", class: "filled" }], ["circle", { cx: 8, cy: 8, r: 5.4, class: "outline" }]],
+  no: [["circle", { cx: 8, cy: 8, r: 5.4, class: "outline" }], ["path", { d: "M4.2 11.8 11.8 4.2", class: "outline" }]],
   idle: [["path", { d: "M5 8h6", class: "faint" }]],
   unknown: [["text", { x: 8, y: 12, "text-anchor": "middle", class: "question" }, "?"]],
 }
@@ -52,6 +52,7 @@ class Figure {
     this.heading.replaceChildren(...data.title.map(text => element("span", "", text)))
     this.note.textContent = data.note
     this.grid.setAttribute("aria-label", data.description)
+    this.root.classList.toggle("without-lines", !data.rows.some(row => row.line))
     const hasModules = data.rows.some(row => row.type === "module")
     for (const tool of [this.all, this.none]) tool.hidden = !hasModules
     this.onlyButton.hidden = !data.only || !data.rows.some(row => row.hidden)
@@ -92,7 +93,7 @@ class Figure {
     this.onlyButton.setAttribute("aria-pressed", this.only)
     const head = element("div", "row head")
     head.setAttribute("role", "row")
-    head.append(cell("name", "name", "columnheader"), cell("what", "class or shape", "columnheader"), cell("line", "line", "columnheader"))
+    head.append(cell("name", "name", "columnheader"), cell("what", data.what, "columnheader"), cell("line", "line", "columnheader"))
     for (const column of data.columns) {
       const one = cell("mark", column.name, "columnheader")
       one.title = column.help

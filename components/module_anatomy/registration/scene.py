@@ -32,7 +32,7 @@ KEY_COLUMNS = (
 def tree_scene(result: AnatomyResult) -> dict[str, Any]:
     """Every module, its tensors below it, and what is not registered beside its owner."""
     rows = _rows(result)
-    return _scene(rows, COLUMNS, _title(result), _note(result), _description(result), "u")
+    return _scene(rows, COLUMNS, _title(result), _note(result), _description(result), "class or shape", True)
 
 
 def _scene(
@@ -41,7 +41,8 @@ def _scene(
     title: list[str],
     note: str,
     described: str,
-    only: str,
+    what: str,
+    only: bool,
 ) -> dict[str, Any]:
     return encode(
         {
@@ -51,6 +52,7 @@ def _scene(
             "title": title,
             "note": note,
             "description": described,
+            "what": what,
             "only": only,
         }
     )
@@ -263,7 +265,6 @@ def keys_scene(keys: Keys) -> dict[str, Any]:
     """A row a key."""
     rows = []
     for row in keys.rows:
-        equal = row.foreseen in ("fits", "cast") and bool(row.changed)
         shapes = row.here if row.here == row.there else " → ".join(text for text in (row.there, row.here) if text)
         marks: list[Mark] = [
             ("yes", "in the module") if row.here else ("no", "not in the module"),
@@ -271,7 +272,7 @@ def keys_scene(keys: Keys) -> dict[str, Any]:
             ("idle", "nothing to load into")
             if not row.here
             else ("yes", "has the file's values")
-            if equal
+            if row.loaded
             else ("no", "keeps its own values"),
             ("idle", "not in the module")
             if row.changed is None
@@ -304,4 +305,6 @@ def keys_scene(keys: Keys) -> dict[str, Any]:
     title = [f"{keys.loaded} of {total} loaded", *counts]
     told = f"load_state_dict raised: {keys.error}" if keys.error else "load_state_dict raised nothing."
     note = f"{told}{' Warned: ' + keys.warned if keys.warned else ''}"
-    return _scene(rows, KEY_COLUMNS, title, note, f"Keys of a state dict: {', '.join(title)}. {told}", "")
+    return _scene(
+        rows, KEY_COLUMNS, title, note, f"Keys of a state dict: {', '.join(title)}. {told}", "file → module", False
+    )

@@ -47,6 +47,8 @@ class Brackets:
 
     events: tuple[Event, ...] = ()
     why_not: str = ""
+    note: str = ""
+    """Which probes were left out, and why."""
     skipped: int = 0
     """Hooks of the outermost module that did not run because its forward was called by name."""
     fired: Counter[tuple[str, str, int | None, int]] = field(default_factory=Counter)
@@ -63,7 +65,8 @@ def record_brackets(subject: Any, census: Census) -> Brackets:
         without = tuple(kind for kind in kinds if not kind.startswith("full backward"))
         again = _once(subject, census, without)
         if not again.why_not:
-            return replace(again, why_not="")
+            again.note = f"Without probes on full backward: with them torch refuses this model ({found.why_not[:120]})."
+            return again
     return found
 
 
@@ -86,6 +89,8 @@ def _once(subject: Any, census: Census, kinds: tuple[str, ...]) -> Brackets:
         except Exception as error:  # noqa: BLE001 - the visitor's model may raise anything, and is told what
             found.why_not = f"{type(error).__name__}: {str(error)[:200]}"
     found.events, found.fired = tuple(recording.events[:MOST_EVENTS]), recording.fired
+    if kinds and recording.probed > MOST_PROBED:
+        found.note = f"Probes are on the first {MOST_PROBED} of {recording.probed} modules."
     if by_name:
         own = vars_of(subject.model)
         found.skipped = sum(len(own.get(table, ())) for table in ("_forward_pre_hooks", "_forward_hooks"))
@@ -107,7 +112,7 @@ class _Recording:
         self.fired: Counter[tuple[str, str, int | None, int]] = Counter()
         self.phase: Any = "forward"
         self._census, self._watch, self._kinds = census, watch, kinds
-        self._depth = 0
+        self._depth = self.probed = 0
         self._paths = {id(row.module): row for row in reversed(census.modules)}
         self._grads: list[tuple[torch.Tensor, Any]] = []
 
@@ -233,6 +238,7 @@ class _Recording:
         rows = [
             r for r in self._census.modules if not r.again and not isinstance(r.module, nn.ModuleList | nn.ModuleDict)
         ]
+        self.probed = len(rows)
         for row in rows[:MOST_PROBED]:
             for name, kind in HOOKS.items():
                 if kind in self._kinds:

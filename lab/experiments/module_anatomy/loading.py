@@ -103,6 +103,7 @@ def _row(key: str, word: str, before: Any, now: torch.Tensor | None, there: Any)
         word,
         None if now is None or copied is None else not same_bits(now, copied),
         None if now is None or old is None else now is old,
+        None if now is None else _equal(now, there),
         dtype_name(now.dtype) if now is not None else "",
         lost,
     )

@@ -183,7 +183,7 @@ def _tree(result: Result, subject: Subject, census: Census) -> Result:
     return replace(
         result,
         tensors=assemble.tensor_rows(census, marks, moved),
-        unregistered=assemble.unregistered_rows(census, subject.watch),
+        unregistered=assemble.unregistered_rows(census, subject.watch, subject.params.code),
         optimizer=marks.optimizer,
         no_gradient=marks.why_not or ("" if subject.loss else subject.missing),
         no_moves=why,
@@ -199,6 +199,7 @@ def _hooks(result: Result, subject: Subject, census: Census) -> Result:
         result,
         events=found.events,
         no_events=found.why_not,
+        events_note=found.note,
         hooks=found.counted(result.hooks),
         own_hooks_skipped=found.skipped,
     )

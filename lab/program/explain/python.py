@@ -159,6 +159,21 @@ PYTHON = (
         "Names torch, nn, F and math are given; everything else must be assigned first.",
     ),
     Row(
+        r"'(method|builtin_function_or_method|function)' object (has no attribute|is not)",
+        "A method stands without its brackets: it is named and not called.",
+        "Add the brackets: model.parameters(), loss.mean().",
+    ),
+    Row(
+        r"'(float|int)' object has no attribute '(backward|detach|sum|mean|item)'",
+        "This is a plain number: item() and Python's arithmetic give numbers, which have no history.",
+        "Keep the tensor on the way to the loss, and use item() only for printing.",
+    ),
+    Row(
+        r"(mean|sum|std|var|prod|max|min)\(\) got an unexpected keyword argument 'axis'",
+        "A function of NumPy hands the work to the tensor's own method, in NumPy's words for the arguments.",
+        "Use torch: torch.mean(t), or t.detach().numpy() for numbers that need no gradient.",
+    ),
+    Row(
         r"^AttributeError: 'tuple' object has no attribute",
         "The call before it returned several results together, and only one of them is meant. Recurrent layers and attention "
         "return the output and something else.",

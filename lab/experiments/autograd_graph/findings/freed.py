@@ -125,7 +125,10 @@ def _detached(record: Record, line: int | None, name: str) -> tuple[str, tuple[E
     names = carried(statement) if statement else []
     if statement is None or (name and name not in names):
         return "", ()
-    new = f"{', '.join(names)} = {', '.join(f'{n}.detach()' for n in names)}"
+    begins = [s.value for n in names for s in record.source.given_to(n, line or 0) if isinstance(s, ast.Assign)]
+    empty = any(isinstance(value, ast.Constant) and value.value is None for value in begins)
+    cut = [f"{n}.detach() if {n} is not None else None" if empty else f"{n}.detach()" for n in names]
+    new = f"{', '.join(names)} = {', '.join(cut)}"
     return ", ".join(names), record.source.before(statement, new)
 
 

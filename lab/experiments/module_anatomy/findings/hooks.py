@@ -18,9 +18,13 @@ def registered(result: Result) -> Iterator[Finding]:
     for (identity, kind, line), count in places.items():
         if count < 2:
             continue
+        moments = {h.calls_before for h in result.hooks if (h.identity, h.kind, h.line) == (identity, kind, line)}
         first = next(h for h in result.hooks if (h.identity, h.kind, h.line) == (identity, kind, line))
         made = next((row.line for row in result.tree if row.identity == identity), None)
-        yield _of_one_object(first, count, made) if first.names > 1 else _again(first, count)
+        if first.names > 1:
+            yield _of_one_object(first, count, made)
+        elif len(moments) > 1:  # calls lie between them: not several hooks that were put on at once
+            yield _again(first, count)
 
 
 def _of_one_object(hook: HookRow, count: int, made: int | None) -> Finding:
@@ -94,13 +98,13 @@ def _nesting(result: Result) -> Iterator[Finding]:
         yield Finding(
             level="fact",
             title=f"{counted(len(opened), 'call')}, {depth} deep, {counted(len(backward), 'event')} on the way back",
-            text=f"The outer module's call opens first and closes last. Backward goes the other way: {_first_and_last(result)}",
+            text=f"The outer module's call opens first and closes last.{_way_back(result)}",
             evidence={"calls": len(opened), "depth": depth, "events in backward": len(backward)},
         )
 
 
-def _first_and_last(result: Result) -> str:
+def _way_back(result: Result) -> str:
     pre = [e.path or "the model" for e in result.events if e.phase == "backward" and e.kind == "full backward pre-hook"]
     if len(pre) < 2:
-        return "from the output to the input."
-    return f"it enters {listed(list(dict.fromkeys(pre)))} in this order."
+        return ""
+    return f" Backward enters {listed(list(dict.fromkeys(pre)))} in this order."

@@ -110,7 +110,8 @@ EDITED = {
     *("inplace relu after sigmoid out", "iadd exp", "input overwritten by mul", "view write", "unbind", "expanded"),
     *("write leaf idx", "cut item", "cut data", "freed shared", "freed growing", "nonscalar"),
     *("custom too few", "call Function", "create_graph missing", "numpy", "missing forward", "missing super"),
-    *("attr error module",),
+    *("attr error module", "gradient differentiated again", "method not called", "saved tensors taken whole"),
+    "state that begins as None",
 }
 
 

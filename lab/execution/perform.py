@@ -124,8 +124,8 @@ def _explained(
     best = getattr(import_module(package), "EXPLAINER", name)
     if fault is None or not fault.line or knob is None or knob.program is None or best == name:
         return result, ()
-    if any(site.line != fault.line for site in fault.sites) or _tells(module.explain(result), fault):
-        return result, ()  # the experiment's own record names the cause
+    if fault.sites:  # the experiment's own record names the cause
+        return result, ()
     if fault.type in ("Refused", "TimeLimit", "MemoryLimit", "OutputLimit") or seconds > knob.program.wall_s / 5:
         return result, ()
     explainer = find(best, package)
@@ -136,11 +136,6 @@ def _explained(
         return result, ()
     told = tuple(f for f in explainer.explain(looked) if f.level == "fault")[:1]
     return replace(result, fault=looked.fault), told
-
-
-def _tells(found: Sequence[Finding], fault: Fault) -> bool:
-    """Whether a finding of the experiment is about this fault."""
-    return any(f.level == "fault" and f.line == fault.line and f.text and f.text == fault.explanation for f in found)
 
 
 def _without_parts(report: Report) -> Report:

@@ -79,9 +79,10 @@ def nan_in_forward(record: Record) -> Iterator[Finding]:
     if quiet:
         text += f" The gradients are finite all the same: {quiet}, so anomaly mode stays quiet."
     evidence = {"given": _given(nan), "returned": "NaN", "elements": nan.count}
+    began = f"{bare(origin.operation)} made infinity" if origin is not None else f"{bare(nan.operation)} made NaN"
     yield Finding(
         level="warning",
-        title=f"{bare(nan.operation)} made NaN in the forward",
+        title=f"{began} in the forward",
         text=text,
         evidence=evidence,
         line=nan.line,

@@ -6,13 +6,26 @@ import math
 from collections.abc import Iterator
 
 from lab.contract import Finding, Site
-from lab.experiments.autograd_graph.findings.record import Record, finite, flat, is_zero, numbers, on_line, site, words
+from lab.experiments.autograd_graph.findings.record import (
+    Record,
+    bare,
+    finite,
+    flat,
+    is_zero,
+    numbers,
+    on_line,
+    site,
+    words,
+)
 from lab.quantities import number_text
 from lab.records.graph import Node, Pass, Plain, Step
 from lab.records.operations import Checked
 
 _STEPS = {"round", "floor", "ceil", "trunc", "sign", "sgn", "fix", "heaviside"}
+_STRAIGHT = {"threshold_backward": "relu", "leaky_relu_backward": "leaky_relu", "hardtanh_backward": "hardtanh"}
+"""Backward of a function of straight pieces, as a node of its own where the backward pass was recorded."""
 _CLAMPS = {"clamp", "clamp_min", "clamp_max", "hardtanh", "hardsigmoid", "relu6", "hardtanh_"}
+_DROPOUTS = {"dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout"}
 _RECTIFIERS = {"relu", "threshold", "leaky_relu"}
 
 
@@ -32,19 +45,47 @@ def stopped_gradients(record: Record) -> Iterator[Finding]:
                 return
 
 
+def straight_second_derivative(record: Record) -> Iterator[Finding]:
+    """A second derivative that is zero because every function on the way is made of straight pieces."""
+    for run, steps in record.own_passes():
+        straight = [s for s in steps if record.nodes[s.node].label in _STRAIGHT]
+        if run.inputs is None or run.error or not straight or not steps[-1].given:
+            continue
+        if not all(is_zero(given) for given in steps[-1].given) or all(is_zero(s.incoming) for s in straight):
+            continue
+        node = record.nodes[straight[0].node]
+        name = _STRAIGHT[node.label]
+        text = (
+            f"{run.call}{on_line(run.line)} differentiates a gradient once more, and the result is 0 everywhere: {name} is made of straight "
+            "pieces, so its second derivative is 0. A loss on it cannot be trained, and no error says so."
+        )
+        yield Finding(
+            level="surprise",
+            title=f"The second derivative of {name} is 0",
+            text=text,
+            evidence={"second derivative": 0.0},
+            line=run.line,
+            repair="Where the second derivative is trained on, use a curved function: tanh, softplus, SiLU or sin.",
+            sites=site(run.line, "becomes zero here", name),
+        )
+        return
+
+
 def _whole(record: Record, run: Pass, node: Node, step: Step) -> Finding | None:
     why, repair = _why_zero(record, node, step)
     if not why:
         return None
+    made = record.made.get(node.state) if node.state is not None else None
+    label = bare(made.operation) if made is not None and bare(made.operation) in _DROPOUTS else node.label
     text = (
-        f"A gradient of {words(step.incoming)} arrives at {node.label}{on_line(node.line)} and 0 goes on: {why}. "
+        f"A gradient of {words(step.incoming)} arrives at {label}{on_line(node.line)} and 0 goes on: {why}. "
         "Nothing behind it will learn, and no error says so. That is different from a missing graph."
     )
     evidence = {"incoming": words(step.incoming), "handed on": 0.0}
-    sites = site(node.line, "becomes zero here", node.label, words(step.incoming), 0)
+    sites = site(node.line, "becomes zero here", label, words(step.incoming), 0)
     return Finding(
         level="surprise",
-        title=f"{node.label} hands on zero",
+        title=f"{label} hands on zero",
         text=text,
         evidence=evidence,
         line=node.line,
@@ -63,6 +104,11 @@ def _why_zero(record: Record, node: Node, step: Step) -> tuple[str, str]:
         )
     inputs = [flat(record.made[i].value) if i in record.made else None for i in made.inputs] if made else []
     first = inputs[0] if inputs else None
+    if made is not None and bare(made.operation) in _DROPOUTS and first and any(first) and is_zero(made.value):
+        return (
+            f"{bare(made.operation)} dropped every element, and what is dropped gets no gradient",
+            "Use a dropout probability below 1.",
+        )
     if label == "mul" and made is not None:
         for i, values in zip(made.inputs, inputs, strict=True):
             if values is not None and not any(values):

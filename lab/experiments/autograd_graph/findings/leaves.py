@@ -106,6 +106,7 @@ def unused_leaves(record: Record) -> Iterator[Finding]:
         for t in result.tensors
         if t.requires_grad and t.is_leaf and t.grad is None and t.name not in used and t.name not in cleared
     ]
+    missing += _of_functions(record, {t.name for t in result.tensors} | used | cleared)
     if not missing:
         return
     cut = _cut_after(record, missing[0])
@@ -134,6 +135,14 @@ def unused_leaves(record: Record) -> Iterator[Finding]:
         level="warning", title=f"{names}: .grad is None", text=text, evidence={"leaves without a gradient": len(missing)}, line=line,
         repair=_kept(cut) if cut else "Use the tensor in the loss, or leave it out of the optimizer.", sites=sites,
     )  # fmt: skip
+
+
+def _of_functions(record: Record, known: set[str]) -> list[Named]:
+    """Leaves that had a name while a function ran, and that no pass of the program came to."""
+    if record.result.passes_cut:
+        return []
+    leaves = {m.name: m for m in record.result.made if m.is_leaf and m.requires_grad and m.name and m.name not in known}
+    return [Named(m.name, m.shape, m.dtype, "", True, True, None, None, "", m.line, False) for m in leaves.values()]
 
 
 def _kept(cut: Cut) -> str:

@@ -19,7 +19,7 @@ from lab.experiments.autograd_graph.findings.record import (
 )
 from lab.quantities import number_text
 from lab.records.graph import Node, Pass, Plain, Step
-from lab.records.operations import Checked
+from lab.records.operations import Checked, Made
 
 _STEPS = {"round", "floor", "ceil", "trunc", "sign", "sgn", "fix", "heaviside"}
 _STRAIGHT = {"threshold_backward": "relu", "leaky_relu_backward": "leaky_relu", "hardtanh_backward": "hardtanh"}
@@ -49,9 +49,10 @@ def straight_second_derivative(record: Record) -> Iterator[Finding]:
     """A second derivative that is zero because every function on the way is made of straight pieces."""
     for run, steps in record.own_passes():
         straight = [s for s in steps if record.nodes[s.node].label in _STRAIGHT]
-        if run.inputs is None or run.error or not straight or not steps[-1].given:
+        last = [given for given in (steps[-1].given if steps else ()) if given is not None]
+        if run.inputs is None or run.error or not last or not all(map(is_zero, last)):
             continue
-        if not all(is_zero(given) for given in steps[-1].given) or all(is_zero(s.incoming) for s in straight):
+        if all(is_zero(s.incoming) for s in straight):
             continue
         node = record.nodes[straight[0].node]
         name = _STRAIGHT[node.label]
@@ -104,7 +105,7 @@ def _why_zero(record: Record, node: Node, step: Step) -> tuple[str, str]:
         )
     inputs = [flat(record.made[i].value) if i in record.made else None for i in made.inputs] if made else []
     first = inputs[0] if inputs else None
-    if made is not None and bare(made.operation) in _DROPOUTS and first and any(first) and is_zero(made.value):
+    if made is not None and bare(made.operation) in _DROPOUTS and _is_zero(made) and (first is None or any(first)):
         return (
             f"{bare(made.operation)} dropped every element, and what is dropped gets no gradient",
             "Use a dropout probability below 1.",
@@ -122,9 +123,10 @@ def _why_zero(record: Record, node: Node, step: Step) -> tuple[str, str]:
             if not any(inputs[0] or [0.0]) or _constant_zero(record, node)
             else ("", "")
         )
-    if label in _RECTIFIERS and first is not None and all(v <= 0 for v in first):
+    below = first is not None and all(v <= 0 for v in first)
+    if label in _RECTIFIERS and (below or (label == "relu" and _is_zero(made))):
         return (
-            f"all of its {len(first)} inputs are 0 or below, where {label} is flat",
+            f"all of its {math.prod(node.shape or ()):,} inputs are 0 or below, where {label} is flat",
             "Check the scale of the inputs and the bias before it.",
         )
     if label in _CLAMPS and first is not None:
@@ -140,6 +142,10 @@ def _why_zero(record: Record, node: Node, step: Step) -> tuple[str, str]:
     if any(s.changed_line for s in node.saved):
         return "", ""
     return "", ""
+
+
+def _is_zero(made: Made | None) -> bool:
+    return made is not None and (made.zero or is_zero(made.value))
 
 
 def _constant_zero(record: Record, node: Node) -> bool:
@@ -248,7 +254,8 @@ def bias_before_batch_norm(record: Record) -> Iterator[Finding]:
                 biases = [n for n in record.parents.get(above, []) if record.nodes[n].label.endswith(".bias")]
                 for bias in biases:
                     size, scale = _largest(arrived.get(bias)), _largest(arrived.get(above))
-                    if size is None or not scale or size > 1e-5 * scale:
+                    rows = math.prod((record.nodes[above].shape or (1,))[:1])
+                    if size is None or not scale or size > max(1e-5, 1e-6 * rows) * scale:  # a sum over the rows
                         continue
                     name, layer = record.nodes[bias].label, record.nodes[norm.node]
                     text = (

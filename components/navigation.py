@@ -54,6 +54,10 @@ PAGES = (
         "Dropout and BatchNorm in both modes, eval() against no_grad, and a scan of your own model.",
     ),
     Page(
+        "module_anatomy", "ma", "Modules", "Module anatomy", "schema",
+        "What a module registers and what it does not, hooks in their order, and what loading a state dict does.",
+    ),
+    Page(
         "memory_timeline", "mt", "Memory and speed", "Memory timeline", "memory",
         "What is alive at every operation of a training step, mixed precision, checkpointing, and what will fit.",
     ),

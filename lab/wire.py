@@ -40,7 +40,7 @@ def encode(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(k): encode(v) for k, v in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: encode(getattr(value, name)) for name in _names(type(value))}
+        return {key: encode(getattr(value, name)) for name, key in _names(type(value))}
     raise WireError(f"{type(value).__name__} is not plain data")
 
 
@@ -119,15 +119,16 @@ def _reader(kind: Any) -> Reader:
 
 def _dataclass_reader(kind: Any) -> Reader:
     hints = get_type_hints(kind)
-    readers = [(name, _reader(hints[name])) for name in _names(kind)]
-    required = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
+    readers = [(name, key, _reader(hints[name])) for name, key in _names(kind)]
+    known = {key for _, key, _ in readers}
+    required = {_key(f.name) for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
 
     def read(data: Any) -> Any:
         _expect(isinstance(data, dict), "an object", data)
-        if not required <= data.keys() or not data.keys() <= hints.keys():
-            missing, extra = sorted(required - data.keys()), sorted(set(data) - hints.keys())
+        if not required <= data.keys() or not data.keys() <= known:
+            missing, extra = sorted(required - data.keys()), sorted(set(data) - known)
             raise _Misfit(f"{', '.join(missing)} missing" if missing else f"unknown {', '.join(extra)[:80]}")
-        return kind(**{name: _part(reader, data[name], f".{name}") for name, reader in readers if name in data})
+        return kind(**{name: _part(reader, data[key], f".{key}") for name, key, reader in readers if key in data})
 
     return read
 
@@ -215,8 +216,14 @@ def _expect(fits: bool, what: str, data: Any) -> None:
 
 
 @cache
-def _names(kind: type) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(kind))
+def _names(kind: type) -> tuple[tuple[str, str], ...]:
+    """(field, its key in JSON)."""
+    return tuple((f.name, _key(f.name)) for f in fields(kind))
+
+
+def _key(name: str) -> str:
+    """A field that would be a word of Python ends in an underscore: ``class_`` travels as "class"."""
+    return name.removesuffix("_")
 
 
 def _name(value: float) -> str:

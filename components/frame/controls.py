@@ -45,7 +45,8 @@ def widget(k: Knob, key: str, value: Any) -> Any:
     """Draw the widget of ``k`` and return its value, ``value`` at first."""
     label, meaning = k.label, k.meaning or None
     if k.choices and not k.optional and (len(k.choices) <= 4 or k.name == "view"):  # a view is always one click away
-        return st.segmented_control(label, k.choices, default=value, required=True, key=key, help=meaning)
+        draw = st.segmented_control if len(k.choices) <= 5 else st.pills  # pills take a second row where they need one
+        return draw(label, k.choices, default=value, required=True, key=key, help=meaning)
     if k.choices:
         options = (None, *k.choices) if k.optional else k.choices
         return st.selectbox(label, options, options.index(value), format_func=_choice, key=key, help=meaning)

@@ -14,7 +14,7 @@ from components.kit.tables import draw_table
 from components.memory_timeline.charts import memory as charts
 from components.memory_timeline.fit_view import draw_fit
 from components.memory_timeline.plan_view import draw_plan
-from components.memory_timeline.rulers_view import draw_differences, draw_message, draw_rulers
+from components.memory_timeline.rulers_view import draw_differences, draw_message, draw_rulers, fragmentation_text
 from components.memory_timeline.timeline import memory_view
 from components.memory_timeline.timeline.scene import phase_text
 from lab.quantities import bytes_text, seconds_text, short_bytes_text
@@ -361,6 +361,8 @@ def _allocator(result: MemoryResult, key: str) -> None:
     rows = [{"part": name, "size": short_bytes_text(size), "bytes": size} for name, size in found.lines.items()]
     helps = {"part": "The four lines sum to what is reserved.", "size": "", "bytes": ""}
     draw_table(rows, helps, f"{key}-allocator", "")
+    if found.fragmentation:
+        st.text(fragmentation_text(found.fragmentation))
     st.text(f"The driver counts {bytes_text(found.driver_bytes)} in use on the device, other processes included.")
     if found.snapshot:
         st.download_button(

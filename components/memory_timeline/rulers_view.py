@@ -10,7 +10,7 @@ from components.kit.palette import Theme
 from components.kit.tables import draw_table
 from components.memory_timeline.charts.rulers import rulers_chart
 from lab.quantities import bytes_text, short_bytes_text
-from lab.records.memory import AllocatorModel, CudaDifference, OomMessage
+from lab.records.memory import AllocatorModel, CudaDifference, Fragmentation, OomMessage
 
 RULERS = {
     "segments": "Fixed segments are the default; expandable ones grow (expandable_segments:True).",
@@ -81,6 +81,16 @@ def failure_text(model: AllocatorModel) -> str:
     return (
         f"With {kind} segments, a device of {short_bytes_text(model.needed_bytes - (2 << 20))} fails at a request of {bytes_text(asked)}, "
         f"with {bytes_text(model.failed_allocated_bytes)} allocated and {bytes_text(free)} not: {verdict}."
+    )
+
+
+def fragmentation_text(found: Fragmentation) -> str:
+    """What was reserved and free when the run was over."""
+    return (
+        f"When the run was over, {found.segments} segments held {bytes_text(found.reserved_bytes)}: {bytes_text(found.allocated_bytes)} "
+        f"in given blocks, {bytes_text(found.releasable_bytes)} in whole free segments, which empty_cache() gives back, and "
+        f"{bytes_text(found.between_bytes)} free between blocks that are in use. A request above "
+        f"{bytes_text(found.largest_free_large_bytes)} needs a new segment."
     )
 
 

@@ -62,7 +62,7 @@ def _refusal(result: TensorResult) -> None:
         for dim, (size, step) in enumerate(zip(refusal.shape, refusal.stride, strict=True))
     ]
     with st.expander(
-        f"Why view({', '.join(map(str, refusal.asked))}) was refused on line {refusal.line}", expanded=True
+        f"Why view({', '.join(map(str, refusal.asked_shape))}) was refused on line {refusal.line}", expanded=True
     ):
         st.table(pd.DataFrame(rows).set_index("dimension"))
 
@@ -86,11 +86,23 @@ def _precision(page: Page, side: Side) -> None:
     st.altair_chart(product_chart(result.errors, theme(), _scale(page)), key=f"{side.key}-products", width="stretch")
     st.markdown("**One sum, in several orders and formats**")
     st.altair_chart(sum_chart(result.errors, theme(), _scale(page)), key=f"{side.key}-sums", width="stretch")
+    rows = [
+        {
+            "dtype": row.dtype,
+            "bytes": row.bytes,
+            "significant bits": row.significant_bits,
+            "counts to": f"{row.counts_to:,.0f}",
+            "largest": f"{row.largest:.4g}",
+            "smallest normal": f"{row.smallest_normal:.2g}",
+            "eps": f"{row.eps:.2g}",
+        }
+        for row in result.formats
+    ]
     helps = {
-        "dtype": "", "bytes": "of one number", "significant_bits": "with the hidden one", "counts_to": "where a counter that adds 1 stops",
-        "largest": "", "smallest_normal": "", "eps": "distance from 1 to the next number",
+        "dtype": "", "bytes": "Of one number.", "significant bits": "With the hidden one.", "counts to": "Where a counter that adds 1 stops.",
+        "largest": "", "smallest normal": "", "eps": "Distance from 1 to the next number.",
     }  # fmt: skip
-    _table(result.formats, helps, f"{side.key}-formats")
+    draw_table(rows, helps, f"{side.key}-formats", "")
 
 
 def _numpy(page: Page, side: Side) -> None:
@@ -178,13 +190,11 @@ def _table(records: Iterable[Any], helps: dict[str, str], key: str) -> None:
 
 
 def _cell(value: Any) -> Any:
-    return (
-        value
-        if isinstance(value, (int, float)) and not isinstance(value, bool)
-        else plain_text(list(value) if isinstance(value, tuple) else value)
-        if not isinstance(value, bool)
-        else _yes(value)
-    )
+    if isinstance(value, bool):
+        return _yes(value)
+    if isinstance(value, (int, float)):
+        return value
+    return plain_text(list(value) if isinstance(value, tuple) else value)
 
 
 def _yes(value: bool | None) -> str:

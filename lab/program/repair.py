@@ -7,8 +7,8 @@ What "tested" means. The edited program
 4. gives finite gradients, and in its first pass, and in those after it up to the first update of a leaf, they are the
    change of where the pass starts, per change of the leaves, in float64 (see ``nudged_run``); so does the first pass
    after an update, for the leaves as they are then.
-A program that differentiates nothing is compared on its ``loss``, else its last result with a graph. Where there is
-none, nothing is compared, and ending clean is enough. Whatever cannot be compared is not tested.
+A program that differentiates nothing is compared on its ``loss``, else its last result with a graph. Ending clean is
+enough only where no tensor requires gradients. Whatever cannot be compared is not tested.
 """
 
 from __future__ import annotations
@@ -111,8 +111,10 @@ class Trial:
 
     def _compare(self, edited: str) -> int:
         """How many passes agree with differences. Raises where one does not."""
-        found = self._passes(edited, 0)
+        found, has_leaves = self._passes(edited, 0)
         if not found:
+            if has_leaves:
+                raise _NotTestedError("it has leaves that require gradients, and no result to compare them on")
             return 0
         first = found[0]
         only = first.inputs
@@ -120,31 +122,44 @@ class Trial:
         wanted = [k for k in range(updated) if _covers(found[k], only)]
         if 0 not in wanted or not first.comparable:
             raise _NotTestedError("its first backward pass cannot be compared")
-        compared = self._agree(edited, wanted, only, after=0)
+        compared = self._agree(edited, wanted, only)
         if updated < len(found) and found[updated].comparable:
             compared += self._agree(edited, [updated], found[updated].inputs, after=updated)
         return compared
 
-    def _agree(self, edited: str, wanted: list[int], only: frozenset[int] | None, *, after: int) -> int:
-        end = wanted[-1] + 1
-        middle, plus, minus = (self._passes(edited, sign, after=after, only=only, end_after=end) for sign in (0, 1, -1))
-        if not len(middle) == len(plus) == len(minus):
-            raise _NotTestedError("it takes another path when its leaves move")
-        off = [difference(middle[k], plus[k], minus[k]) for k in wanted]
+    def _agree(self, edited: str, wanted: list[int], only: frozenset[int] | None, *, after: int = 0) -> int:
+        """How many of the passes agree. Where a later one does not, what it takes over from those before is a constant for it,
+        as it is for the engine where a state is cut between steps.
+        """
+        off = self._off(edited, wanted, only, after)
         if off[0] is None:
             raise _NotTestedError("its first backward pass cannot be compared")
-        if any(o is not None and not o <= 1 for o in off):
+        late = [k for k, o in zip(wanted, off, strict=True) if k > after and o is not None and not o <= 1]
+        off = [o for k, o in zip(wanted, off, strict=True) if k not in late]
+        apart = [self._off(edited, [k], only, k)[0] for k in late]
+        off += apart
+        if None in apart or any(o is not None and not o <= 1 for o in off):
             raise _NotTestedError("its gradients are not those of its own forward")
         return sum(o is not None for o in off)
 
-    def _passes(self, edited: str, sign: int, **asked: Any) -> list[ComparedPass]:
+    def _off(self, edited: str, wanted: list[int], only: frozenset[int] | None, after: int) -> list[float | None]:
+        end = wanted[-1] + 1
+        middle, plus, minus = (
+            self._passes(edited, sign, after=after, only=only, end_after=end)[0] for sign in (0, 1, -1)
+        )
+        if not len(middle) == len(plus) == len(minus):
+            raise _NotTestedError("it takes another path when its leaves move")
+        return [difference(middle[k], plus[k], minus[k]) for k in wanted]
+
+    def _passes(self, edited: str, sign: int, **asked: Any) -> tuple[list[ComparedPass], bool]:
+        """The passes, and whether there are leaves."""
         watch = NudgedRun(FILE, sign, **asked)
         ran = self._run(edited, watch, double=True)
         if ran.error is not None and not isinstance(ran.error, Enough):
             raise _NotTestedError("it does not run in float64")
         if not watch.passes and not watch.lines:
             _differentiate(ran, watch)
-        return watch.passes
+        return watch.passes, watch.has_leaves
 
     def _run(self, edited: str, watch: NudgedRun, *, double: bool = False) -> Ran:
         left = self._left()
@@ -175,7 +190,8 @@ def _covers(one: ComparedPass, only: frozenset[int] | None) -> bool:
 
 def _differentiate(ran: Ran, watch: NudgedRun) -> None:
     """Run the engine on a program that did not, on its loss or its last result."""
-    results = [v for v in ran.namespace.values() if type(v) is torch.Tensor and v.grad_fn is not None]
+    values = [*ran.namespace.values(), ran.value]
+    results = [v for v in values if type(v) is torch.Tensor and v.grad_fn is not None]
     loss = ran.namespace.get("loss")
     root = loss if isinstance(loss, torch.Tensor) and loss.grad_fn is not None else results[-1] if results else None
     if root is None:

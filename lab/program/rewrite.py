@@ -59,6 +59,19 @@ class Source:
             and any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(s))
         ]
 
+    def leads_to(self, line: int | None) -> set[int]:
+        """Lines of the statements that what ``line`` reads may come from: assignments, and returns of functions by name."""
+        names, seen, lines = self.reads(line), set[str](), set[int]()
+        functions = [n for n in ast.walk(self.tree) if isinstance(n, ast.FunctionDef)] if self.tree else []
+        while names - seen:
+            name = (names - seen).pop()
+            seen.add(name)
+            returns = [n for f in functions if f.name == name for n in ast.walk(f) if isinstance(n, ast.Return)]
+            for statement in (*self.given_to(name, len(self.lines) + 1), *returns):
+                lines.add(statement.lineno)
+                names |= self.reads(statement.lineno)
+        return lines
+
     def spans(self, *changes: tuple[int, int, int, str]) -> tuple[Edit, ...]:
         """(line, from, to, new text) each; columns as in the tree, which counts bytes."""
         new: dict[int, str] = {}

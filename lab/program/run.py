@@ -17,7 +17,7 @@ import torch
 
 from lab.contract import program_knob
 from lab.instruments.describing.values import plain_value
-from lab.program.explain import end_of
+from lab.program.explain import NO_PROGRAM, end_of
 from lab.program.lines import FILE, program_line, program_tree, remember
 from lab.program.output import Alarm, Output, TimeLimit
 from lab.program.source import IMPORTS, check_source, namespace, syntax_message
@@ -66,11 +66,13 @@ class Ran:
 def run_typed(params: Any, *, share: float, names: dict[str, Any] | None = None) -> Ran:
     """Run the program that ``params`` hold. It may take ``share`` of the wall time of its knob; the rest is the lab's.
 
-    ``names``: its namespace. Where none is given, it is made anew, and what the program trains is watched.
+    ``names``: its namespace. Where none is given, it is made anew, what the program trains is watched, and there must be one.
     """
     knob = program_knob(type(params))
     assert knob is not None
     assert knob.program is not None
+    if names is None and not program_text(getattr(params, knob.name)):
+        return Ran(namespace(), Ended("OwnModelError", NO_PROGRAM, None))
     watch = Watch()
     with watch if names is None else contextlib.nullcontext():
         ran = run_program(
@@ -83,6 +85,11 @@ def run_typed(params: Any, *, share: float, names: dict[str, Any] | None = None)
     if _measuring:
         _measuring[-1].enter_context(ran.output.printing())
     return ran
+
+
+def program_text(source: str) -> str:
+    """What of the text is program: empty for nothing but comments."""
+    return "\n".join(line for line in source.splitlines() if line.split("#")[0].strip())
 
 
 def run_program(source: str, names: dict[str, Any], *, wall_s: float, printed_bytes: int) -> Ran:

@@ -28,8 +28,10 @@ uuid warnings weakref zlib
 """
 STANDARD = tuple(_STANDARD.split())
 """Modules of Python that a program may import, submodules included; loaded before the walls go up."""
-PACKAGES = tuple(name for name in os.environ.get("LAB_PROGRAM_PACKAGES", "").replace(" ", "").split(",") if name)
-"""What the operator adds. Read once: inside the walls there is no environment."""
+_NAMED = os.environ.get("LAB_PROGRAM_PACKAGES", "").replace(",", " ").split()
+PACKAGES = tuple(dict.fromkeys(name.split(".")[0] for name in _NAMED))
+"""What the operator adds, perhaps named with modules that are read at first use. Read once: inside the walls there is no
+environment."""
 IMPORTS = (*STANDARD, "torch", "torchviz", "numpy", *PACKAGES)
 
 _PROCESSES = "a program here has no other processes. Do the work in this one; DataLoader takes num_workers=0."
@@ -49,7 +51,7 @@ class Refused(Exception):  # noqa: N818 - the visitor reads the name
 
 def check_source(source: str) -> ast.Module:
     """Parse and check. Raises SyntaxError, or Refused with the line in ``args[1]``."""
-    if source.count("\n") >= _LINES:
+    if source.rstrip("\n").count("\n") >= _LINES:
         raise Refused(f"The program has more than {_LINES} lines.", _LINES)
     try:
         tree = ast.parse(source, FILE)

@@ -122,9 +122,14 @@ def _generators() -> Iterator[None]:
 def _torch() -> Iterator[None]:
     dtype, grad, anomaly = torch.get_default_dtype(), torch.is_grad_enabled(), torch.is_anomaly_enabled()
     threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    warn_only, precision = torch.is_deterministic_algorithms_warn_only_enabled(), torch.get_float32_matmul_precision()
+    warn_only, precisions = torch.is_deterministic_algorithms_warn_only_enabled(), _precisions()
     flags = [(holder, name, getattr(holder, name)) for holder, name in _FLAGS]
-    kernels = [(switch, is_on()) for switch, is_on in _ATTENTION]
+    switches = [(switch, is_on()) for switch, is_on in _SWITCHES]
+    autocast = [(name, torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in _AUTOCAST]
+    start, sharing = (
+        torch.multiprocessing.get_start_method(allow_none=True),
+        torch.multiprocessing.get_sharing_strategy(),
+    )
     try:
         yield
     finally:
@@ -136,21 +141,62 @@ def _torch() -> Iterator[None]:
             torch.set_num_threads(threads)
         if torch.are_deterministic_algorithms_enabled() != strict:
             torch.use_deterministic_algorithms(strict, warn_only=warn_only)
-        if torch.get_float32_matmul_precision() != precision:
-            torch.set_float32_matmul_precision(precision)
+        _put_precisions_back(precisions)
         for holder, name, value in flags:
             if getattr(holder, name) != value:
                 setattr(holder, name, value)
-        for switch, was_on in kernels:
+        for switch, was_on in switches:
             switch(was_on)
+        if torch.multiprocessing.get_start_method(allow_none=True) != start:
+            torch.multiprocessing.set_start_method(start, force=True)
+        torch.multiprocessing.set_sharing_strategy(sharing)
+        for name, was_on, low in autocast:
+            torch.set_autocast_enabled(name, was_on)
+            torch.set_autocast_dtype(name, low)
+        torch.set_flush_denormal(False)
         torch.set_printoptions(profile="default")  # as they were: nothing of the lab sets them
 
 
+def _precisions() -> list[Any]:
+    """How exact float32 is on each device, asked in the old way and in the new one; torch refuses the old after a mix of both."""
+    try:
+        old = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    except RuntimeError:
+        old = None
+    return [old, *(holder.fp32_precision for holder in _PRECISIONS)]
+
+
+def _put_precisions_back(before: list[Any]) -> None:
+    if _precisions() == before:
+        return
+    if before[0]:  # the old switches first: they set the new ones as well
+        torch.set_float32_matmul_precision(before[0][0])
+        torch.backends.cudnn.allow_tf32 = before[0][1]
+    for holder, value in zip(_PRECISIONS, before[1:], strict=True):
+        if holder.fp32_precision != value:
+            holder.fp32_precision = value
+
+
 _FLAGS = (
-    *((torch.backends.cudnn, name) for name in ("enabled", "benchmark", "deterministic")),
-    (torch.backends.mkldnn, "enabled"),
+    *((torch.backends.cudnn, name) for name in ("enabled", "benchmark", "deterministic", "benchmark_limit")),
+    *((torch.backends.mkldnn, name) for name in ("enabled", "deterministic")),
+    *((torch.backends.opt_einsum, name) for name in ("enabled", "strategy")),
+    (torch.backends.cuda.matmul, "allow_fp16_reduced_precision_reduction"),
+    (torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction"),
+    (torch.utils.deterministic, "fill_uninitialized_memory"),
 )
-_ATTENTION = (
+_PRECISIONS: tuple[Any, ...] = (
+    *(torch.backends, torch.backends.cuda.matmul),
+    *(torch.backends.cudnn, *(getattr(torch.backends.cudnn, name) for name in ("conv", "rnn"))),
+    *(torch.backends.mkldnn, *(getattr(torch.backends.mkldnn, name) for name in ("matmul", "conv", "rnn"))),
+)
+"""Where TF32 and the like are chosen; the wider before the narrower, which it overwrites."""
+_AUTOCAST = ("cpu", "cuda")
+_SWITCHES = (
+    (torch.autograd.set_multithreading_enabled, torch.autograd.is_multithreading_enabled),
+    (torch.set_warn_always, torch.is_warn_always_enabled),
+    (torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled),
+    (torch.backends.cuda.enable_cudnn_sdp, torch.backends.cuda.cudnn_sdp_enabled),
     (torch.backends.cuda.enable_flash_sdp, torch.backends.cuda.flash_sdp_enabled),
     (torch.backends.cuda.enable_mem_efficient_sdp, torch.backends.cuda.mem_efficient_sdp_enabled),
     (torch.backends.cuda.enable_math_sdp, torch.backends.cuda.math_sdp_enabled),

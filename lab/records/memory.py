@@ -404,6 +404,26 @@ class OpDtype:
 
 
 @dataclass(frozen=True)
+class Fragmentation:
+    """What the segments of an allocator are made of at one moment."""
+
+    segments: int
+    reserved_bytes: int
+    allocated_bytes: int
+    rounding_bytes: int
+    """Inside given blocks, beyond what was asked for."""
+    pending_bytes: int
+    """Freed by the program, and still in use on another stream."""
+    releasable_bytes: int
+    """Whole free segments: what empty_cache() gives back to the driver."""
+    between_bytes: int
+    """Free blocks in segments that are in use: no other process and no larger request can have them."""
+    largest_free_small_bytes: int
+    largest_free_large_bytes: int
+    """Of each pool: a larger request needs a new segment."""
+
+
+@dataclass(frozen=True)
 class Allocator:
     """The CUDA allocator's own peaks beside the track's; ``lines`` sum to ``reserved_bytes``."""
 
@@ -416,6 +436,8 @@ class Allocator:
     lines: dict[str, int]
     snapshot: str
     """For PyTorch's memory viewer: a pickle, zlib-compressed, base64. Empty when there is none."""
+    fragmentation: Fragmentation | None = None
+    """When the run was over, from the snapshot."""
 
 
 OOM = "the run out of memory"

@@ -110,7 +110,7 @@ class Refusal:
     tensor: str
     shape: tuple[int, ...]
     stride: tuple[int, ...]
-    asked: tuple[int, ...]
+    asked_shape: tuple[int, ...]
     runs: tuple[tuple[int, ...], ...]
     """Dimensions of the tensor in groups that are one piece of memory each."""
     apart: tuple[int, ...]

@@ -26,6 +26,7 @@ from lab.torch_private.names import (
     base,
     can_decompose,
     cuda_snapshot,
+    global_module_hooks,
     has_dispatch_mode,
     in_backward,
     is_custom,
@@ -49,6 +50,7 @@ from lab.torch_private.names import (
     sparse_parts,
     storage_key,
     storage_reference,
+    tensor_hooks,
     version,
 )
 from lab.torch_private.patches import CustomFunctions, EngineRuns
@@ -74,6 +76,7 @@ __all__ = [
     "cuda_snapshot",
     "engine_alone_holds",
     "feeders",
+    "global_module_hooks",
     "has_dispatch_mode",
     "in_backward",
     "is_custom",
@@ -101,5 +104,6 @@ __all__ = [
     "stop_listening_to_engine",
     "storage_key",
     "storage_reference",
+    "tensor_hooks",
     "version",
 ]

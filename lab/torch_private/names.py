@@ -150,6 +150,18 @@ def refuses_its_graph(tensor: torch.Tensor) -> bool:
     return False
 
 
+def tensor_hooks(tensor: torch.Tensor) -> dict[str, dict[int, Any]]:
+    """Kind -> the table of hooks on a tensor, by number of their handle. Changing an entry changes what is called."""
+    tables = {"tensor hook": tensor._backward_hooks, "post-accumulate hook": tensor._post_accumulate_grad_hooks}
+    return {kind: table for kind, table in tables.items() if table}
+
+
+def global_module_hooks() -> dict[str, dict[int, Any]]:
+    """Kind -> the table of hooks on all modules."""
+    module, kinds = torch.nn.modules.module, ("forward_pre", "forward", "backward_pre", "backward")
+    return {kind: table for kind in kinds if (table := getattr(module, f"_global_{kind}_hooks", None))}
+
+
 def remove_global_hook(handle: Any) -> None:
     """Remove a hook on all modules, and its mark as one with keyword arguments, which torch forgets to take away."""
     handle.remove()

@@ -354,6 +354,22 @@ def _cuda_allocator_records() -> None:
         private.record_cuda_history(False)
 
 
+def _hook_tables() -> None:
+    x, calls = torch.ones(2, requires_grad=True), []
+    handle = x.register_hook(calls.append)
+    x.register_post_accumulate_grad_hook(lambda leaf: calls.append(leaf))
+    table = private.tensor_hooks(x)["tensor hook"]
+    assert list(table) == [handle.id], "the table of a tensor's hooks has other numbers"
+    table[handle.id] = lambda gradient: 2 * gradient
+    x.sum().backward()
+    assert len(calls) == 1, "a changed entry is not what the engine calls"
+    assert x.grad is not None
+    assert x.grad.tolist() == [2.0, 2.0], "a changed entry is not what the engine calls"
+    on_all = torch.nn.modules.module.register_module_forward_hook(lambda *given: None)
+    assert on_all.id in private.global_module_hooks()["forward"], "hooks on all modules are in another table"
+    private.remove_global_hook(on_all)
+
+
 SELF_TESTS: dict[str, Callable[[], None]] = {
     "saved tensors": _saved_tensors,
     "versions": _versions,
@@ -369,6 +385,7 @@ SELF_TESTS: dict[str, Callable[[], None]] = {
     "tensor parts": _tensor_parts,
     "engine hooks": _engine_hooks,
     "engine runs": _engine_runs,
+    "hook tables": _hook_tables,
     "fake tensors": _fake_tensors,
     "profiler events": _profiler_events,
     "allocation events": _allocation_events,

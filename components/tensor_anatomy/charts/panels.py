@@ -80,7 +80,7 @@ def product_chart(errors: Errors, theme: Theme, scale: float = 1.0) -> alt.Chart
                 "error:Q",
                 scale=alt.Scale(type="log"),
                 title="relative error against float64",
-                axis=alt.Axis(format=".0e"),
+                axis=alt.Axis(format=".0e", tickCount=6),
             ),
             color=alt.Color(
                 "how:N", title=None, scale=_four(theme), legend=alt.Legend(orient="bottom", columns=2, labelLimit=400)
@@ -88,7 +88,7 @@ def product_chart(errors: Errors, theme: Theme, scale: float = 1.0) -> alt.Chart
             strokeDash=alt.StrokeDash("how:N", legend=None),
             tooltip=["how", "K", alt.Tooltip("error", format=".3e")],
         )
-        .properties(height=300 * scale)
+        .properties(height=400 * scale)
     )
 
 
@@ -107,12 +107,12 @@ def sum_chart(errors: Errors, theme: Theme, scale: float = 1.0) -> alt.Chart:
                 "error:Q",
                 scale=alt.Scale(type="log"),
                 title="relative error against float64",
-                axis=alt.Axis(format=".0e"),
+                axis=alt.Axis(format=".0e", tickCount=6),
             ),
             y=alt.Y("sum:N", sort=[row["sum"] for row in rows], title=None, axis=alt.Axis(labelLimit=300)),
             tooltip=["sum", "exact"],
         )
-        .properties(height=190 * scale)
+        .properties(height=220 * scale)
     )
 
 

@@ -2,7 +2,9 @@
 
 import { bytesText, part, svgElement } from "../../kit/base.js"
 
-const CELLS = 64, NAMES = 24, PIECES = 12, ROW = 26, CELL = 30, LABEL = 108
+const CELLS = 64, NAMES = 24, PIECES = 12
+const SIZES = { row: 26, cell: 30, label: 108, from: 15 } // pixels; numbers are written into cells wider than `from`
+const PROJECTED = 1.6
 
 // Names at a position: what each binding up to there says.
 export function boundAt(bindings, position) {
@@ -43,8 +45,8 @@ export function drawStrips(stage, data, bound, step, atEnd) {
   stage.replaceChildren()
   if (!order.length) part(stage, "p", "empty", "No name stands for a tensor here.")
   for (const number of order.slice(0, PIECES)) {
-    const wide = Math.max(stage.clientWidth, 320) - 24
-    stage.append(drawPiece(number, data.storages[number], pieces.get(number).slice(0, NAMES), step, atEnd, wide))
+    const wide = Math.max(stage.clientWidth, 320) - 24, size = sizes(data.presenter ? PROJECTED : 1)
+    stage.append(drawPiece(number, data.storages[number], pieces.get(number).slice(0, NAMES), step, atEnd, wide, size))
   }
   const current = stage.querySelector(".current")
   if (current) {
@@ -54,38 +56,40 @@ export function drawStrips(stage, data, bound, step, atEnd) {
   if (order.length > PIECES) part(stage, "p", "empty", `${order.length - PIECES} more pieces of memory`)
 }
 
-function drawPiece(number, storage, names, step, atEnd, wide) {
+const sizes = scale => Object.fromEntries(Object.entries(SIZES).map(([name, pixels]) => [name, pixels * scale]))
+
+function drawPiece(number, storage, names, step, atEnd, wide, size) {
   const box = document.createElement("section")
   box.className = "piece"
   if (step?.storage === number) box.classList.add("current")
   const item = storage?.item || 1, bytes = storage?.bytes ?? 0
   const elements = storage?.elements || Math.max(1, ...names.map(([, , place]) => reach(place)))
   const each = Math.ceil(elements / CELLS), count = Math.max(1, Math.ceil(elements / each))
+  const cell = Math.min(size.cell, (wide - size.label) / count), written = each === 1 && cell > size.from
+  const values = atEnd && written ? storage?.values ?? [] : []
   const from = storage?.line ? `, since line ${storage.line}` : ""
   const unit = each > 1 ? `, a cell is ${each.toLocaleString("en")} elements` : `, ${elements} element${elements === 1 ? "" : "s"} of ${item} B`
-  part(box, "header", "piece-head", `memory ${number} · ${bytesText(bytes)}${from}${unit}`)
-  const cell = Math.min(CELL, (wide - LABEL) / count), values = atEnd && each === 1 ? storage?.values ?? [] : []
-  const height = (values.length ? ROW : 18) + names.length * (ROW + 3) + 4
-  const svg = svgElement("svg", { width: LABEL + count * cell + 4, height, class: "cells", role: "img", "aria-label": names.map(([name]) => name).join(", ") })
+  part(box, "header", "piece-head", `memory ${number} · ${bytesText(bytes)}${from}${unit}${written ? "" : "; darker comes later in a tensor"}`)
+  const top = values.length ? size.row : size.row * 0.7, gap = 3
+  const svg = svgElement("svg", { width: size.label + count * cell + 4, height: top + names.length * (size.row + gap) + 4, class: "cells", role: "img", "aria-label": names.map(([name]) => name).join(", ") })
   const text = (x, y, words, kind) => svg.append(svgElement("text", { x, y, class: kind }, words))
-  text(LABEL - 8, values.length ? 17 : 12, values.length ? "contents" : "position", "side")
+  const middle = (at, y, words, kind) => written && text(size.label + (at + 0.5) * cell - 0.5, y, words, kind)
+  const rect = (at, y, height, kind, opacity = 1) => svg.appendChild(svgElement("rect", { x: size.label + at * cell, y, width: Math.max(cell - 1, 0.6), height, class: kind, "fill-opacity": opacity }))
+  text(size.label - 8, top - size.row * 0.3, values.length ? "contents" : "position", "side")
   for (let at = 0; at < count; at++) {
-    const x = LABEL + at * cell
-    svg.append(svgElement("rect", { x, y: 0, width: Math.max(cell - 1, 0.6), height: values.length ? ROW - 2 : 15, class: "slot" }))
-    if (values.length && cell > 15) text(x + cell / 2 - 0.5, 16, short(values[at], cell), "value")
-    else if (!values.length && cell > 15) text(x + cell / 2 - 0.5, 11.5, at * each, "at")
+    rect(at, 0, top - 3, "slot")
+    middle(at, top - size.row * (values.length ? 0.36 : 0.24), values.length ? short(values[at], cell / size.cell) : at, values.length ? "value" : "at")
   }
   names.forEach(([name, tensor, place], row) => {
-    const y = (values.length ? ROW : 18) + row * (ROW + 3), cells = cellsOf(place, count, each)
+    const y = top + row * (size.row + gap), total = Math.max(1, place.shape.reduce((a, b) => a * b, 1) - 1)
     const kind = tensor === step?.tensor ? ` kind-${step.kind.replaceAll(" ", "-")}` : ""
-    text(LABEL - 8, y + 17, name.length > 14 ? name.slice(0, 13) + "…" : name, `name${kind}`)
-    cells.forEach((indices, at) => {
+    text(size.label - 8, y + size.row * 0.66, name.length > 14 ? name.slice(0, 13) + "…" : name, `name${kind}`)
+    cellsOf(place, count, each).forEach((indices, at) => {
       if (!indices.length) return
-      const x = LABEL + at * cell, full = Math.min(1, indices.length / each)
-      const box = svgElement("rect", { x, y, width: Math.max(cell - 1, 0.6), height: ROW - 2, class: `element${kind}`, "fill-opacity": 0.35 + 0.65 * full })
-      box.append(svgElement("title", {}, `${name} [${place.shape}] strides [${place.stride}]: ${indices.length > 6 ? `${indices.length} of its elements` : `element ${indices.join(", ")}`}`))
-      svg.append(box)
-      if (cell > 15 && each === 1) text(x + cell / 2 - 0.5, y + 16, indices.length > 1 ? `×${indices.length}` : indices[0], "index")
+      const order = indices.reduce((a, b) => a + b, 0) / indices.length / total
+      const drawn = rect(at, y, size.row - 2, `element${kind}${written ? "" : " shaded"}`, written ? 1 : 0.12 + 0.88 * order)
+      drawn.append(svgElement("title", {}, `${name} [${place.shape}] strides [${place.stride}]: ${indices.length > 6 ? `${indices.length} of its elements` : `element ${indices.join(", ")}`}`))
+      middle(at, y + size.row * 0.62, indices.length > 1 ? `×${indices.length}` : indices[0], "index")
     })
   })
   box.append(svg)
@@ -100,6 +104,6 @@ function reach({ shape, stride, offset }) {
 function short(value, cell) {
   if (typeof value === "boolean") return value ? "T" : "F"
   if (typeof value !== "number") return String(value).replace("Infinity", "∞").slice(0, 4)
-  const most = cell > 26 ? 4 : 3, plain = String(+value.toPrecision(3))
+  const most = cell > 0.85 ? 4 : 3, plain = String(+value.toPrecision(3))
   return plain.length <= most ? plain : value.toPrecision(1).length <= most + 1 ? String(+value.toPrecision(1)).slice(0, most + 1) : "…"
 }

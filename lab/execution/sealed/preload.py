@@ -7,6 +7,7 @@ import importlib
 import os
 import pkgutil
 import time
+from pathlib import Path
 from types import ModuleType
 
 from lab.contract import NotAvailableError, program_knob, silent
@@ -14,6 +15,8 @@ from lab.execution.perform import types_of
 
 _WARM_UP_S = 0.2
 """Experiments whose turn would come later stay cold."""
+_LAZY_S = 10.0
+"""Longest time for what one package of the operator reads at first use."""
 _QUICK_S = 10.0
 """An experiment that may take longer is no warm-up."""
 
@@ -30,7 +33,8 @@ copyreg csv dataclasses datetime decimal difflib dis encodings.ascii encodings.i
 encodings.unicode_escape encodings.utf_16 encodings.utf_32 enum errno fnmatch fractions functools gc getpass glob graphlib
 gettext hashlib heapq hmac html importlib importlib.metadata importlib.util inspect io itertools json keyword linecache
 locale logging logging.config logging.handlers math multiprocessing
-multiprocessing.pool multiprocessing.queues multiprocessing.synchronize numbers operator os pathlib pickle platform pprint queue random re
+multiprocessing.pool multiprocessing.popen_fork multiprocessing.popen_spawn_posix multiprocessing.queues
+multiprocessing.synchronize numbers operator os pathlib pickle platform pprint queue random re
 reprlib resource secrets shutil signal stat statistics string struct sys tempfile textwrap threading time timeit token tokenize
 traceback types typing unicodedata unittest unittest.mock uuid warnings weakref zlib _strptime
 """)
@@ -53,23 +57,64 @@ torch.utils.serialization
 """)
 
 
+class ThreadStartedError(RuntimeError):
+    """A package cannot be among those that programs import: a process with threads cannot be forked safely."""
+
+
 def import_all(package: str) -> None:
     """Import all of it and every experiment. Raises what an import raises, except for modules that this torch lacks.
 
     A half-imported module would break every child in its own way, so nothing else is forgiven.
     """
-    for name in (*_PYTHON, *_TORCH, *operators_packages()):
+    for name in (*_PYTHON, *_TORCH):
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name != name:
                 raise
     experiments(package)
+    import_operators_packages()
 
 
-def operators_packages() -> list[str]:
-    """What the operator lets programs import besides: einops, torchvision, transformers and the like."""
-    return os.environ.get("LAB_PROGRAM_PACKAGES", "").replace(",", " ").split()
+def import_operators_packages() -> None:
+    """What the operator lets programs import besides: einops, torchvision, also with modules (PIL.Image, PIL.*)."""
+    for name in os.environ.get("LAB_PROGRAM_PACKAGES", "").replace(",", " ").split():
+        _import_with_lazy_parts(name)
+
+
+def _import_with_lazy_parts(name: str) -> None:
+    """An operator's package, and what it would read from files at the first use of a name that it lists.
+
+    ``name.*``: with every module below it, but for tests and programs.
+    """
+    whole, name = name.endswith(".*"), name.removesuffix(".*")
+    before = threads()
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        return  # not installed: programs are told so
+    for found in pkgutil.iter_modules(module.__path__, f"{name}.") if whole and hasattr(module, "__path__") else ():
+        if found.name.rpartition(".")[2] not in ("test", "tests", "conftest", "__main__"):
+            try:
+                _import_with_lazy_parts(f"{found.name}.*" if found.ispkg else found.name)
+            except ThreadStartedError:
+                raise
+            except Exception:  # noqa: BLE001 - it needs another package that is not there
+                continue
+    until = time.monotonic() + _LAZY_S
+    for part in dir(module) if "__getattr__" in vars(module) else ():
+        if time.monotonic() < until:
+            with contextlib.suppress(Exception):
+                getattr(module, part)
+    if threads() > before:
+        raise ThreadStartedError(f"{name}, of LAB_PROGRAM_PACKAGES, starts a thread when it is imported; leave it out")
+
+
+def threads() -> int:
+    """Of this process."""
+    return len(list(Path("/proc/self/task").iterdir()))
 
 
 def experiments(package: str) -> list[ModuleType]:

@@ -16,7 +16,6 @@ import socket
 import sys
 import traceback
 import warnings
-from pathlib import Path
 from typing import Any
 
 from lab.execution.sealed import child as sealed_child
@@ -37,8 +36,7 @@ class Zygote:
         torch.set_num_threads(1)
         torch.set_num_interop_threads(1)
         preload.import_all(self.config["package"])
-        threads = len(list(Path("/proc/self/task").iterdir()))
-        if threads != 1:
+        if (threads := preload.threads()) != 1:
             raise RuntimeError(f"{threads} threads before the first fork, where there must be one")
         gc.collect()
         gc.freeze()  # children share these pages until they write to them

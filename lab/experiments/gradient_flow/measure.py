@@ -6,7 +6,6 @@ import time
 from dataclasses import replace
 
 from lab.contract import Fault, Report, knobs
-from lab.experiments.gradient_flow.faults import NO_PROGRAM
 from lab.experiments.gradient_flow.prediction import predict, ratio, slope
 from lab.experiments.gradient_flow.schema import NO_STATE, Params, Result
 from lab.experiments.gradient_flow.subject import Subject, family_subject, own_subject
@@ -39,8 +38,6 @@ def _own(params: Params, report: Report) -> Result:
     limits = knobs(Params)["code"].program
     assert limits is not None
     until = time.monotonic() + 0.7 * limits.wall_s
-    if not params.code.strip():
-        return _nothing(params, NO_PROGRAM)
     ran = program.run_typed(params, share=0.4)
     if ran.ended:
         return _nothing(params, explain_fault(ran.ended), ran.said)

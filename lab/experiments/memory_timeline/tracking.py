@@ -23,6 +23,7 @@ from lab.instruments.memory.timeline import Reading, owners, peak, read, seen_by
 from lab.instruments.memory.tracker import BEGIN, END, MemoryTrack, moment
 from lab.program import run as program
 from lab.program.explain import explain_fault, is_missing_kernel
+from lab.program.output import of_the_program
 from lab.records.memory import CapHit, Kept, SavedTensor
 from lab.records.program import SILENT, Said, Warned
 from lab.torch_private import FakeMode, missing
@@ -178,7 +179,7 @@ def _trained(params: Params, fake: bool, *, for_allocator: bool = False, blocks:
         seconds = time.perf_counter() - started
         if fault:
             opened.step_done()
-    warned = tuple(Warned(str(w.message)[:1000], None) for w in caught)
+    warned = tuple(Warned(of_the_program(str(w.message))[:1000], None) for w in caught)
     return _Trained(opened, seconds, warned, fault)
 
 

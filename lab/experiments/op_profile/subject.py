@@ -13,7 +13,7 @@ from lab.contract import Fault
 from lab.experiments.op_profile.schema import Params
 from lab.program import run as program
 from lab.program.explain import Row, explain_fault
-from lab.program.own_model import EXAMPLE, OwnModel, OwnModelError, own_model
+from lab.program.own_model import OwnModel, OwnModelError, own_model
 from lab.program.trained import model_of
 from lab.records.program import SILENT, Ended, Said
 from lab.workloads import models
@@ -78,15 +78,6 @@ def _without_effect(params: Params) -> list[str]:
 
 
 def _own_subject(params: Params, recipe: Recipe) -> Subject | NoStep:
-    if not params.code.strip():
-        return NoStep(
-            Fault(
-                "OwnModelError",
-                f"There is no program. Write one that defines model and batch, such as:\n{EXAMPLE}",
-                explanation="model = own profiles a training step of the model that your program defines.",
-                repair="Type it into the editor and press Run, or take the preset called your own model.",
-            )
-        )
     ran = program.run_typed(params, share=0.3)
     if ran.ended:
         return NoStep(fault_of(ran.ended, params), ran.said)

@@ -15,6 +15,7 @@ from lab.experiments.tensor_anatomy.watch.arrays import assigned_lines
 from lab.experiments.tensor_anatomy.watch.assemble import refusal_of
 from lab.experiments.tensor_anatomy.watch.states import State, dtype_of
 from lab.experiments.tensor_anatomy.watch.tensor_trace import Refused
+from lab.experiments.tensor_anatomy.watch.words import said
 from lab.program.explain import Row, explain_fault
 from lab.quantities import bytes_text
 from lab.records.program import Ended
@@ -27,6 +28,8 @@ class Explained:
     text: str
     repair: str
     sites: tuple[Site, ...]
+    only_listed: bool = False
+    """It says no more than what went in."""
 
 
 _ROWS = (
@@ -81,7 +84,8 @@ def fault_of(ended: Ended | None, refused: list[Refused], source: str) -> Fault 
         why = None
     if why is None:
         return Fault(ended.type, ended.message, ended.line, plain.explanation, plain.repair)
-    text = f"It was raised in {ended.module}. {why.text}" if ended.module else why.text
+    told = f"{plain.explanation} {why.text}" if why.only_listed and plain.explanation else why.text
+    text = f"It was raised in {ended.module}. {told}" if ended.module and not told.startswith("It was raised") else told
     return Fault(ended.type, ended.message, ended.line, text, why.repair or plain.repair, why.sites)
 
 
@@ -100,7 +104,7 @@ def _view(refused: Refused, source: str) -> Explained | None:
     if record is None:
         return None
     state = refused.states[0]
-    because = f"{_of(record.cause_op)} on line {record.cause_line}" if record.cause_line else "what it was made from"
+    because = f"{said(record.cause_op)} on line {record.cause_line}" if record.cause_line else "what it was made from"
     text = f"{state.label} has shape {list(record.shape)} and strides {list(record.stride)}."
     if record.apart:
         first, second = record.apart
@@ -109,9 +113,7 @@ def _view(refused: Refused, source: str) -> Explained | None:
             f" The new shape joins dimension {first} with dimension {second}, but they are no neighbours in memory: "
             f"a step along dimension {first} is {record.stride[first]} elements, and would have to be {wanted}."
         )
-    text += (
-        f" {because[:1].upper()}{because[1:]} made the strides so. reshape would copy {bytes_text(record.copy_bytes)}."
-    )
+    text += f" The strides are so since {because}. reshape would copy {bytes_text(record.copy_bytes)}."
     sites = _sites((record.cause_line, "strides from here", state.label), (refused.line, "fails here", state.label))
     return Explained(text, "Use reshape (it copies where it must), or .contiguous() before view.", sites)
 
@@ -151,7 +153,7 @@ def _elementwise(refused: Refused, source: str) -> Explained | None:
         if found:
             back, m, n = found
             text = (
-                f"{_shaped(a, refused)} and {_shaped(b, refused)} do not fit together in {refused.op}. Shapes are compared from the "
+                f"{_shaped(a, refused)} and {_shaped(b, refused)} do not fit together in {said(refused.op)}. Shapes are compared from the "
                 f"last dimension; dimension {back} has {m} against {n}, and sizes must be equal or 1."
             )
             wanted = _axis_hint(a, b, m, n)
@@ -187,44 +189,38 @@ def _numel(refused: Refused, source: str) -> Explained | None:
 
 
 def _dtypes(refused: Refused, source: str) -> Explained | None:
-    typed = list({state.dtype: state for state in refused.states}.values())
+    weights = sorted(refused.states, key=lambda state: not state.name.endswith(".bias"))
+    typed = list({state.dtype: state for state in weights}.values())
     if len(typed) < 2:
         return None
-    said, sites = [], []
+    told, sites = [], []
     rare = sorted(typed, key=lambda s: str(s.dtype) == "torch.float32")
     for state in rare[:3]:
         born = state.first(lambda s: all(p.dtype is not s.dtype for p in s.parents)) or state
         at = (
-            f" since line {born.line} ({born.op})"
+            f" since line {born.line} ({said(born.op)})"
             if born.line and born.op
             else f" since line {born.line}"
             if born.line
             else ""
         )
-        said.append(f"{state.label} is {dtype_of(state)}{at}")
+        told.append(f"{state.label} is {dtype_of(state)}{at}")
         if born.line and born.line != refused.line:
             sites.append(Site(born.line, f"{dtype_of(state)} from here", state.label))
     sites.append(Site(refused.line or 0, "fails here", refused.op))
-    text = f"{refused.op} does not convert between dtypes: {', '.join(said)}. Additions and other elementwise operations promote, products of matrices do not."
-    first = rare[0]
-    to = (
-        "float()"
-        if str(first.dtype) in ("torch.float64", "torch.int64", "torch.float16", "torch.bfloat16")
-        else f"to({dtype_of(typed[-1])})"
-    )
-    return Explained(
-        text,
-        f"Convert where it begins: {first.label}.{to}." if first.name else f"Convert one of them, such as .{to}.",
-        tuple(s for s in sites if s.line),
-    )
+    text = f"{said(refused.op)} does not convert between dtypes: {', '.join(told)}. Additions and other elementwise operations promote, products of matrices do not."
+    first, wanted = rare[0], dtype_of(rare[-1])
+    to = {"float32": "float()", "float64": "double()", "int64": "long()"}.get(wanted, f"to(torch.{wanted})")
+    repair = f"Convert where it begins: {first.label}.{to}." if first.name else f"Convert one of them: .{to}."
+    return Explained(text, repair, tuple(s for s in sites if s.line))
 
 
 def _devices(refused: Refused, source: str) -> Explained | None:
     placed = [state for state in refused.states if state.shape or state.device != "cpu"]
     if len({state.device for state in placed}) < 2:
         return None
-    said = ", ".join(f"{state.label} is on {state.device}{_since_device(state)}" for state in _unique(placed))
-    text = f"All tensors of one operation must be on one device. In {refused.op}: {said}."
+    told = ", ".join(f"{state.label} is on {state.device}{_since_device(state)}" for state in _unique(placed))
+    text = f"All tensors of one operation must be on one device. In {said(refused.op)}: {told}."
     if any(state.device == "meta" for state in placed):
         text += " meta is a device of its own: shapes without data."
     away = next((s for s in placed if s.device == "meta"), placed[0])
@@ -256,7 +252,7 @@ def _written_expanded(refused: Refused, source: str) -> Explained | None:
     if not dims:
         return None
     text = (
-        f"{state.label} has stride 0 in dimension {dims[0]}: {_of(born.op)}{_on(born.line)} repeats {state.shape[dims[0]]} elements "
+        f"{state.label} has stride 0 in dimension {dims[0]}: {said(born.op)}{_on(born.line)} repeats {state.shape[dims[0]]} elements "
         "without copying, so one write would hit all of them."
     )
     sites = _sites((born.line, "stride 0 from here", state.label), (refused.line, "fails here", state.label))
@@ -317,6 +313,16 @@ def _index(refused: Refused, source: str) -> Explained | None:
     )
 
 
+def _index_dtype(refused: Refused, source: str) -> Explained | None:
+    wrong = next((s for s in refused.states[1:] if s.dtype.is_floating_point), None)
+    wrong = wrong or next((s for s in refused.states if s.dtype.is_floating_point and len(s.shape) < 2), None)
+    if wrong is None:
+        return None
+    text = f"{wrong.label}{_on(wrong.line)} is {dtype_of(wrong)}; {said(refused.op)} takes whole numbers as indices."
+    sites = _sites((wrong.line, f"{dtype_of(wrong)} from here", wrong.label), (refused.line, "fails here", refused.op))
+    return Explained(text, f"Convert it: {wrong.name or 'index'}.long().", sites)
+
+
 def _target_class(refused: Refused, source: str) -> Explained | None:
     index = next((s for s in refused.states if s.number in refused.largest), None)
     scores = next((s for s in refused.states if s.number not in refused.largest and len(s.shape) >= 2), None)
@@ -338,9 +344,114 @@ def _channels(refused: Refused, source: str) -> Explained | None:
     text = f"{_shaped(given, refused)} meets the kernel {weight.label} of shape {list(weight.shape)}, which reads {weight.shape[1]} channels in dimension 1."
     repair = "Bring the input to (batch, channels, height, width)."
     if channels is not None and given.shape[-1] == weight.shape[1] != channels:
-        repair = f"The channels stand last: {given.name or 'x'}.permute(0, 3, 1, 2)."
+        order = ", ".join(map(str, (0, len(given.shape) - 1, *range(1, len(given.shape) - 1))))
+        repair = f"The channels stand last: {given.name or 'x'}.permute({order})."
         text += f" The input has {channels} there and {given.shape[-1]} in the last dimension."
     return Explained(text, repair, _births(refused, [given, weight]))
+
+
+def _features(refused: Refused, source: str) -> Explained | None:
+    """A BatchNorm or LayerNorm made for another number of features."""
+    if len(refused.states) < 2:
+        return None
+    given = refused.states[0]
+    made = next((s for s in refused.states[1:] if len(s.shape) == 1), None)
+    if made is None or len(given.shape) < 2:
+        return None
+    wanted, dim = made.shape[0], 1 if refused.op == "batch_norm" else len(given.shape) - 1
+    other = next((d for d, size in enumerate(given.shape) if size == wanted and d not in (0, dim)), None)
+    layer = (
+        "BatchNorm counts its channels in dimension 1"
+        if refused.op == "batch_norm"
+        else "LayerNorm takes the last dimension"
+    )
+    text = f"{layer}: {_shaped(given, refused)} has {given.shape[dim]} there, and the layer was made for {wanted}."
+    repair = f"Make the layer for {given.shape[dim]}."
+    if other is not None:
+        text += f" Dimension {other} has {wanted}."
+        repair = f"Exchange the two: {given.name or 'x'}.transpose({min(dim, other)}, {max(dim, other)})."
+    return Explained(text, repair, _births(refused, [given]))
+
+
+def _classes_last(refused: Refused, source: str) -> Explained | None:
+    if len(refused.states) < 2:
+        return None
+    scores, target = refused.states[:2]
+    if len(scores.shape) < 3 or scores.shape[:-1] != target.shape:
+        return None
+    text = (
+        f"{refused.op} looks for the classes in dimension 1. {_shaped(scores, refused)} has {scores.shape[1]} there; the target "
+        f"{list(target.shape)} fits its first dimensions, so the {scores.shape[-1]} classes stand last."
+    )
+    return Explained(
+        text,
+        f"Join the other dimensions: {scores.name or 'scores'}.flatten(0, -2) and {target.name or 'target'}.flatten().",
+        _births(refused, [scores, target]),
+    )
+
+
+def _dimension(refused: Refused, source: str) -> Explained | None:
+    """A dimension that is asked for and is not there: where did it go?"""
+    asked = re.search(r"but got (-?\d+)\)", refused.message)
+    state = refused.states[0] if refused.states else None
+    if not asked or state is None:
+        return None
+    lost = state.first(
+        lambda s: any(len(p.shape) > len(s.shape) for p in s.parents if p.numel == s.numel or s.op == "getitem")
+    )
+    text = f"{_shaped(state, refused)} has {len(state.shape)} dimension{'s' * (len(state.shape) != 1)}; {said(refused.op)} asks for dimension {asked[1]}."
+    sites = [Site(refused.line, "fails here", state.label)] if refused.line else []
+    if lost is not None and lost.line:
+        before = max((p.shape for p in lost.parents), key=len)
+        text += f" {said(lost.op)} on line {lost.line} made {list(lost.shape)} of {list(before)}."
+        sites.insert(0, Site(lost.line, "dimension gone here", lost.label, str(list(before)), str(list(lost.shape))))
+    return Explained(
+        text, "Keep the dimension (squeeze with its number, keepdim=True), or put it back with unsqueeze.", tuple(sites)
+    )
+
+
+def _overlap(refused: Refused, source: str) -> Explained | None:
+    shared = [
+        state for state in refused.states if state.storage is not None and state.storage == refused.states[0].storage
+    ]
+    if len(shared) < 2 or not refused.line:
+        return None
+    text = f"Source and target are views of the memory of {shared[0].label}, shifted against each other. Which element would be read after it was written is not defined."
+    return Explained(
+        text,
+        "Copy the source first: a[1:] = a[:-1].clone().",
+        (
+            Site(refused.line, "overlaps here", shared[0].label),
+            *(
+                (Site(shared[0].line, "made here", shared[0].label),)
+                if shared[0].line and shared[0].line != refused.line
+                else ()
+            ),
+        ),
+    )
+
+
+def _letters(refused: Refused, source: str) -> Explained | None:
+    """An einsum whose letter has two sizes."""
+    equation = next((value for value in refused.plain if isinstance(value, str)), "")
+    terms = equation.replace(" ", "").split("->")[0].split(",")
+    if len(terms) != len(refused.states) or "." in equation:
+        return None
+    sizes: dict[str, tuple[int, State]] = {}
+    for term, state in zip(terms, refused.states, strict=True):
+        if len(term) != len(state.shape):
+            text = f"{term} has {len(term)} letters, and {_shaped(state, refused)} has {len(state.shape)} dimensions."
+            return Explained(text, "One letter for each dimension.", _births(refused, [state]))
+        for letter, size in zip(term, state.shape, strict=True):
+            known = sizes.setdefault(letter, (size, state))
+            if known[0] != size and 1 not in (known[0], size):
+                text = f"The letter {letter} of {equation} stands for {known[0]} in {_shaped(known[1], refused)} and for {size} in {_shaped(state, refused)}."
+                return Explained(
+                    text,
+                    "Letters of one name need one size: compare them with the shapes, in order.",
+                    _births(refused, [known[1], state]),
+                )
+    return None
 
 
 def _cat(refused: Refused, source: str) -> Explained | None:
@@ -383,20 +494,21 @@ def _listed(refused: Refused) -> Explained | None:
         refused.message,
     ):
         return None
-    text = f"Into {refused.op} went {', '.join(_shaped(s, refused) for s in shaped)}."
-    return Explained(text, "", _births(refused, shaped[:3]))
+    text = f"Into {said(refused.op)} went {', '.join(_shaped(s, refused) for s in shaped)}."
+    return Explained(text, "", _births(refused, shaped[:3]), only_listed=True)
 
 
 _ANSWERS: tuple[tuple[str, Callable[[Refused, str], Explained | None]], ...] = (
     (r"view size is not compatible", _view),
     (r"stride in the given numpy array is negative", _negative_stride),
-    (r"can't convert np\.ndarray of type|byte order not supported|not a supported", _array_dtype),
+    (r"can't convert np\.ndarray of type|byte order|not a supported", _array_dtype),
     (
         r"expected .* same dtype|must have the same dtype|expected scalar type|have the same dtype|Input type .* and (weight|bias) type",
         _dtypes,
     ),
     (r"is not on the expected device|same device|at least two devices|Expected all tensors", _devices),
     (r"single memory location", _written_expanded),
+    (r"single memory location", _overlap),
     (
         r"cannot be multiplied|size mismatch, got|inconsistent tensor size|Expected size for first two dimensions|batch1|must match.*matmul",
         _matmul,
@@ -407,7 +519,12 @@ _ANSWERS: tuple[tuple[str, Callable[[Refused, str], Explained | None]], ...] = (
     ),
     (r"is invalid for input of size|invalid for input", _numel),
     (r"index out of range|out of bounds", _index),
+    (r"dtype int32/int64 for index|used as indices must be|scalar types: Long", _index_dtype),
     (r"Target .* is out of bounds", _target_class),
+    (r"Dimension out of range", _dimension),
+    (r"running_mean should contain|Given normalized_shape", _features),
+    (r"Expected target size", _classes_last),
+    (r"einsum\(\)", _letters),
     (r"to have \d+ channels|Given groups=", _channels),
     (r"Sizes of tensors must match except|stack expects each tensor|Tensors must have same number of dimensions", _cat),
     (r"Expected input batch_size|size of input|Using a target size", _elementwise),
@@ -427,10 +544,6 @@ def _births(refused: Refused, states: list[State]) -> tuple[Site, ...]:
 def _shaped(state: State, refused: Refused) -> str:
     at = f" (line {state.line})" if state.line and state.line != refused.line else ""
     return f"{state.label} {list(state.shape)}{at}"
-
-
-def _of(op: str) -> str:
-    return op or "the program"
 
 
 def _on(line: int | None) -> str:

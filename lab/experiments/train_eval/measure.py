@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from lab.contract import Fault, Report
+from lab.contract import Report
 from lab.experiments.train_eval.faults import batchnorm_fault
 from lab.experiments.train_eval.schema import Params, Result
 from lab.experiments.train_eval.studies.batchnorm_freezing import read_recomputed, read_treatments
@@ -148,11 +148,6 @@ def _mean_loss(model: torch.nn.Module, loss: Callable[[], torch.Tensor], mode: b
 
 def _own(params: Params, report: Report) -> Result:
     nothing = replace(_empty(params, scan=Scan("own", None, "", None, None, None)), module="", shape=())
-    if not params.code.strip():
-        missing = "Write a program that defines model and batch, then press Run."
-        return replace(
-            nothing, fault=Fault("Refused", missing, repair="model = nn.Sequential(...); batch = torch.randn(...)")
-        )
     with program.torch_defaults(params.seed, params.device):
         ran = program.run_typed(params, share=0.5)
         nothing = replace(nothing, **ran.said.fields())

@@ -103,6 +103,11 @@ class NudgedRun(TorchFunctionMode):
         self._engine = torch_private.EngineRuns(self._pass)
         self._in_engine = False
 
+    @property
+    def has_leaves(self) -> bool:
+        """Whether an operation was given a leaf that requires gradients."""
+        return bool(self._leaves)
+
     def __enter__(self) -> NudgedRun:
         self._engine.__enter__()
         return super().__enter__()

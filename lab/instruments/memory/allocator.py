@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from lab.instruments.memory.fragmentation import fragmentation
+from lab.records.memory import Fragmentation
 from lab.torch_private import cuda_snapshot, missing, record_cuda_history
 
 _RECORDS = "CUDA allocator records"
@@ -31,6 +33,7 @@ class AllocatorReading:
     reserved_bytes: int
     driver_bytes: int
     snapshot: str
+    fragmentation: Fragmentation | None = None
 
 
 def start() -> None:
@@ -47,10 +50,11 @@ def start() -> None:
 def stop() -> AllocatorReading:
     """Peaks since ``start``, and the snapshot for PyTorch's viewer."""
     torch.cuda.synchronize()
-    snapshot = ""
+    snapshot, pieces = "", None
     if not missing(_RECORDS):
         try:
-            snapshot = packed(cuda_snapshot())
+            recorded = cuda_snapshot()
+            snapshot, pieces = packed(recorded), fragmentation(_of_device(recorded["segments"]))
         finally:
             record_cuda_history(False)
     peaks = torch.cuda.memory_stats()
@@ -58,7 +62,12 @@ def stop() -> AllocatorReading:
         int(peaks[f"{name}_bytes.all.peak"]) for name in ("requested", "allocated", "reserved")
     )
     free, total = torch.cuda.mem_get_info()
-    return AllocatorReading(requested, allocated, reserved, total - free, snapshot)
+    return AllocatorReading(requested, allocated, reserved, total - free, snapshot, pieces)
+
+
+def _of_device(segments: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of the present device."""
+    return [segment for segment in segments if segment["device"] == torch.cuda.current_device()]
 
 
 def reconciled(tracked_bytes: int, reading: AllocatorReading) -> dict[str, int]:

@@ -23,7 +23,7 @@ import torch
 from lab.contract import Fault
 from lab.instruments.describing.modules import failing_module
 from lab.program.explain.autograd import AUTOGRAD
-from lab.program.explain.python import PYTHON, WORKERS, exit_message
+from lab.program.explain.python import EVENT_LOOP, NO_PROGRAM, PROCESS, PYTHON, WORKERS, exit_message
 from lab.program.explain.row import Row
 from lab.program.explain.tensors import MISSING_KERNEL, TENSORS
 from lab.program.explain.training import TRAINING
@@ -32,6 +32,7 @@ from lab.program.source import Refused
 from lab.records.program import Ended
 
 __all__ = [
+    "NO_PROGRAM",
     "ROWS",
     "Row",
     "end_of",
@@ -76,10 +77,8 @@ def end_of(error: BaseException) -> Ended:
         return Ended("Refused", str(error.args[0]), error.args[1])
     line = getattr(error, "line", None)  # an OwnModelError knows where
     message = exit_message(error) if isinstance(error, SystemExit) else message_of(error)
-    if isinstance(error, (OSError, ImportError)) and _passed_through(
-        error.__traceback__, "torch/utils/data/dataloader.py"
-    ):
-        message += f" ({WORKERS})"
+    if isinstance(error, (OSError, ImportError)):
+        message += next((f" ({what})" for part, what in _ASKED if _passed_through(error.__traceback__, part)), "")
     line = line if isinstance(line, int) else program_line(error.__traceback__)
     return Ended(name, message, line, failing_module(error.__traceback__), _meant(error))
 
@@ -103,8 +102,17 @@ def _last_frame(trace: types.TracebackType | None) -> types.FrameType | None:
     return trace.tb_frame if trace else None
 
 
-def _passed_through(trace: types.TracebackType | None, file: str) -> bool:
-    while trace is not None and not trace.tb_frame.f_code.co_filename.endswith(file):
+_ASKED = (
+    ("/torch/utils/data/dataloader.py", WORKERS),
+    ("/multiprocessing/", PROCESS),
+    ("/concurrent/futures/process.py", PROCESS),
+    ("/asyncio/", EVENT_LOOP),
+)
+"""Who asked for what the operating system refused."""
+
+
+def _passed_through(trace: types.TracebackType | None, part: str) -> bool:
+    while trace is not None and part not in trace.tb_frame.f_code.co_filename:
         trace = trace.tb_next
     return trace is not None
 

@@ -10,6 +10,9 @@ from lab.program.explain.row import Row
 from lab.records.program import Ended
 
 WORKERS = "DataLoader was starting a worker process"
+PROCESS = "another process was being started"
+EVENT_LOOP = "asyncio was opening its event loop"
+NO_PROGRAM = "There is no program yet."
 _USAGE = "argparse: "
 
 
@@ -30,6 +33,15 @@ def _refused_by_argparse(trace: types.TracebackType | None) -> str:
             return str(trace.tb_frame.f_locals.get("message", ""))
         trace = trace.tb_next
     return ""
+
+
+def _read_at_first_use(ended: Ended, record: Any) -> tuple[str, str] | None:
+    name = re.search(r"No module named '([\w.]+)'", ended.message)
+    top = name[1].split(".")[0] if name else "name"
+    return (
+        "This part of the package is read from a file on first use, and a program here has no files; or the package has no such part.",
+        f"Whoever runs the lab can have it read before: LAB_PROGRAM_PACKAGES={name[1] if name else 'name.part'}, or {top}.* for all parts.",
+    )
 
 
 def _exit(ended: Ended, record: Any) -> tuple[str, str]:
@@ -61,14 +73,34 @@ PYTHON = (
         "Leave out what compiles, exports or starts workers; or run the lab with LAB_TYPED_CODE=trusted on your own machine.",
     ),
     Row(
+        r"^(ModuleNotFoundError: No module named '\w+\.|ImportError: cannot import name)",
+        "This part of the package is read from a file on first use, and a program here has no files; or the package has no such part.",
+        deeper=_read_at_first_use,
+    ),
+    Row(
         WORKERS,
         "Workers of a DataLoader are processes of their own, and a program here has one process.",
         "Set num_workers=0: the data is then loaded in this process.",
     ),
     Row(
+        PROCESS,
+        "A program here has one process: multiprocessing, process pools and mp.spawn cannot start others.",
+        "Call the function in a plain loop. Threads work: concurrent.futures.ThreadPoolExecutor.",
+    ),
+    Row(
+        EVENT_LOOP,
+        "The event loop of asyncio opens a pair of sockets, and a program here has no sockets.",
+        "Call the steps one after the other, without async; time.sleep waits as well.",
+    ),
+    Row(
+        r"environment variable MASTER_ADDR expected|torch\.distributed",
+        "A process group connects several processes over the network, and a program here has neither.",
+        "Leave init_process_group out, and run the model itself without a wrapper such as DistributedDataParallel.",
+    ),
+    Row(
         r"can't start new thread",
-        "A program here has one thread and one process; an executor or a pool would start more.",
-        "Do the work in a plain loop.",
+        "A program here may have few threads, and an executor or a pool asked for more.",
+        "Use fewer workers, or do the work in a plain loop.",
     ),
     Row(
         r"cannot set number of interop threads",
@@ -90,6 +122,11 @@ PYTHON = (
         "A program here has no files, no network and no other processes: the operating system refuses them.",
         "Keep everything in memory: make the data in the program.",
     ),
+    Row(
+        f"^OwnModelError: {NO_PROGRAM}",
+        "A program for this page defines model and batch, and where the default does not fit, loss(model, batch).",
+        "Type it into the editor and press Run, or begin with the preset that measures a model of your own.",
+    ),
     Row(r"^OwnModelError", "The program ran. What it left does not make a measurement yet."),
     Row(
         r"^TimeLimit",
@@ -101,8 +138,14 @@ PYTHON = (
         "The program asked for more memory than one run may use.",
         "Use smaller tensors, a smaller model or batch; look for a list that grows in a loop.",
     ),
+    Row(r"^KeyboardInterrupt", "The program raised this itself: nobody pressed a key.", "Leave it out."),
     Row(r"^OutputLimit", "What was printed up to here is kept.", "Print less: every hundredth step, or a summary."),
     Row(r"^SystemExit", "The program ended itself.", deeper=_exit),
+    Row(
+        r"^Refused: The program (has more than|nests|is nested)",
+        "",
+        "Put what repeats into a loop or a function, and deep expressions into several lines.",
+    ),
     Row(r"^Refused: open\(\)", "", "Keep everything in memory: make the data in the program, print what it finds."),
     Row(r"^Refused", "", "The names torch, nn, F and math are there without import."),
     Row(
@@ -114,6 +157,21 @@ PYTHON = (
         r"^(NameError|UnboundLocalError)",
         "The name is not defined at this point.",
         "Names torch, nn, F and math are given; everything else must be assigned first.",
+    ),
+    Row(
+        r"'(method|builtin_function_or_method|function)' object (has no attribute|is not)",
+        "A method stands without its brackets: it is named and not called.",
+        "Add the brackets: model.parameters(), loss.mean().",
+    ),
+    Row(
+        r"'(float|int)' object has no attribute '(backward|detach|sum|mean|item)'",
+        "This is a plain number: item() and Python's arithmetic give numbers, which have no history.",
+        "Keep the tensor on the way to the loss, and use item() only for printing.",
+    ),
+    Row(
+        r"(mean|sum|std|var|prod|max|min)\(\) got an unexpected keyword argument 'axis'",
+        "A function of NumPy hands the work to the tensor's own method, in NumPy's words for the arguments.",
+        "Use torch: torch.mean(t), or t.detach().numpy() for numbers that need no gradient.",
     ),
     Row(
         r"^AttributeError: 'tuple' object has no attribute",

@@ -47,7 +47,7 @@ TENSORS = (
         about="shape",
     ),
     Row(
-        r"[Uu]sing a target size .* that is different to the input size",
+        r"[Uu]sing a target size .* that is different to the input size|Target size .* must be the same as input size",
         "This loss compares element by element, and output and target have different shapes.",
         "Bring both to one shape, such as output.squeeze(1).",
         about="shape",
@@ -87,6 +87,17 @@ TENSORS = (
         "Dimensions count from 0, or from the end with -1, and this tensor has fewer than the call asks for.",
         "Print t.shape on the line before; unsqueeze adds a dimension.",
         about="shape",
+    ),
+    Row(
+        r"The shape of the [23]D attn_mask",
+        "A mask of attention has one row for each query and one column for each key.",
+        "Make it from the lengths: torch.ones(queries, keys).",
+    ),
+    Row(
+        r"Expected dtype int32/int64 for index|tensors used as indices must be|index.* must be .*(int64|long)",
+        "Indices are whole numbers, so their tensor holds integers.",
+        "Convert it: index.long().",
+        about="dtype",
     ),
     Row(
         r"The shape of the mask",

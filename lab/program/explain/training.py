@@ -175,6 +175,11 @@ TRAINING = (
         "Check len(dataset) before the DataLoader is made.",
     ),
     Row(
+        r"must be divisible by (num_)?groups",
+        "The channels are split evenly among the groups.",
+        "Choose the number of groups as a divisor of the channels.",
+    ),
+    Row(
         r"embed_dim must be divisible by num_heads",
         "Attention splits the features evenly among its heads.",
         "Choose embed_dim as a multiple of num_heads.",

@@ -45,6 +45,14 @@ def test_an_error_is_explained_alike_on_every_page(page: str, last: str, kind: s
     assert result.printed == "before\n"
 
 
+@pytest.mark.parametrize("code", ["", "  \n\n", "# only a comment\n"])
+def test_no_program_is_said_alike_on_every_page_that_needs_one(code: str) -> None:
+    faults: list[Fault] = [run(code).fault for page, run in PAGES.items() if page != "autograd_graph"]
+    assert {fault.message for fault in faults} == {"There is no program yet."}
+    assert len({(fault.type, fault.explanation, fault.repair) for fault in faults}) == 1
+    assert "defines model and batch" in faults[0].explanation
+
+
 @pytest.mark.parametrize(
     ("code", "words"),
     [
@@ -104,6 +112,33 @@ def test_rows_of_a_page_come_first_and_may_read_its_record() -> None:
 )
 def test_sparse_gradients_vmap_and_modules_are_explained(code: str, said: str) -> None:
     assert said in explained(code).explanation
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("torch.sotfmax(torch.ones(2), 0)\n", "Did you mean softmax?"),
+        ("number = 1\nprint(nunber)\n", "Did you mean number?"),
+        ("class A:\n    def __dir__(self): raise SystemExit\nA().other\n", ""),
+        ("import sys\nsys.exit(3)\n", "exit status 3"),
+        ("raise SystemExit('no data')\n", "with this message"),
+        ("raise KeyboardInterrupt\n", "nobody pressed"),
+        (
+            "n = nn.Linear(2, 1)\nn.load_state_dict({'module.' + k: v for k, v in n.state_dict().items()})\n",
+            "begins with 'module.'",
+        ),
+        (
+            "nn.Linear(2, 1).load_state_dict(nn.Linear(3, 1).state_dict())\n",
+            "weight is [1, 3] in the state dict and [1, 2]",
+        ),
+        (
+            "nn.Linear(2, 1).load_state_dict({'weight': torch.ones(1, 2), 'b': torch.ones(1)})\n",
+            "lacks bias; it holds b",
+        ),
+    ],
+)
+def test_names_exits_and_state_dicts_are_explained(code: str, words: str) -> None:
+    assert words in explained(code).explanation
 
 
 def test_an_error_outside_of_modules_names_none() -> None:

@@ -129,6 +129,32 @@ def test_a_program_that_differentiates_nothing_is_compared_on_its_loss() -> None
     assert tried("x = torch.ones(2)\ny = x\n", (2, "y = x + 1"), asked=False).compared == 0
 
 
+def test_leaves_without_a_result_are_nothing_to_compare() -> None:
+    source = "w = torch.ones(2, requires_grad=True)\nw -= 1\n"
+    assert "no result to compare" in tried(source, (2, "with torch.no_grad():\n    w -= 1"), asked=False).why_not
+
+
+STATE = "w = torch.tensor(0.5, requires_grad=True)\nh = torch.ones(3)\nfor t in range(3):\n    h = torch.tanh(w * h + w)\n    h.sum().backward()\n"
+
+
+def test_a_state_that_is_cut_between_steps_is_a_constant_for_the_next() -> None:
+    assert tried(STATE, (4, "    h = h.detach()\n    h = torch.tanh(w * h + w)")).compared == 3
+    assert "own forward" in tried(STATE, (4, "    h = h.detach()\n    h = torch.tanh(w * h + w.detach())")).why_not
+
+
+def test_a_repair_of_a_write_changes_no_forward() -> None:
+    source = "x = torch.ones(2, requires_grad=True)\ny = torch.exp(x)\nv = y[:1]\nv.add_(1)\nloss = y.sum()\nloss.backward()\n"
+    start = 2 * torch.e + 1
+    edits = {
+        line: (Edit(line, source.split("\n")[line - 1], new),)
+        for line, new in ((4, "v = v.add(1)"), (3, "y = y.clone()\nv = y[:1]"))
+    }
+    trial = Trial(source, seed=0, device="cpu", asked=True, errors=["refused"], seconds_left=lambda: 20, starts=[start])
+    changed, kept = trial.repairs([edits[4], edits[3]])
+    assert (changed.accepted, changed.why_not) == (False, "its forward gives other values")
+    assert kept.accepted
+
+
 def test_what_the_repaired_program_gave_is_told() -> None:
     repair = tried(WRITE, (3, "y = y + x"))
     exact = [1 + 1 / torch.cosh(torch.tensor(v, dtype=torch.float64)).item() ** 2 for v in (1.0, 2.0)]
@@ -162,6 +188,7 @@ def test_at_most_two_are_tried() -> None:
     [
         ((Edit(2, "b", "c"),), "a\nc\nd"),
         ((Edit(1, "a", "x\ny"), Edit(3, "d", "z")), "x\ny\nb\nz"),
+        ((Edit(2, "b", ""),), "a\nd"),
         ((Edit(2, " b", "c"),), None),
         ((Edit(4, "", "c"),), None),
         ((Edit(0, "d", "c"),), None),

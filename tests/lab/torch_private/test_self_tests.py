@@ -22,6 +22,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "autograd_graph": {},
     "gradient_flow": {"depth": 3, "width": 8, "steps": 1},
     "memory_timeline": {"model": "mlp", "layers": 2, "width": 8, "batch": 2},
+    "module_anatomy": {},
     "op_profile": {"model": "mlp", "layers": 1, "width": 8, "batch": 2, "steps": 1, "warmup": 0},
     "train_eval": {},
 }
@@ -66,7 +67,8 @@ BREAKS: dict[str, tuple[str, Any, set[str]]] = {
     "versions": ("torch.Tensor._version", property(lambda tensor: 0), {GRAPH, MEMORY}),
     "node records": (OURS + "node_metadata", lambda node: {}, {GRAPH, MEMORY}),
     "checkpoint markers": ("torch.utils.checkpoint._Holder", type("Renamed", (), {}), {GRAPH, MEMORY}),
-    "storages": (OURS + "storage_key", lambda tensor: 7, {GRAPH, MEMORY}),
+    "storages": (OURS + "storage_key", lambda tensor: 7, {GRAPH, MEMORY, "module_anatomy"}),
+    "hook tables": (OURS + "tensor_hooks", lambda tensor: {}, {"module_anatomy"}),
     "custom functions": (OURS + "CustomFunctions.__enter__", lambda self: None, {GRAPH}),
     "data reads": (OURS + "GET_DATA", None, {GRAPH}),
     "quiet subclasses": (THEIRS + "DisableTorchFunctionSubclass", gone, {GRAPH}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from typing import Any
 
 from lab.experiments.autograd_graph.faults.passes import failed
 from lab.experiments.autograd_graph.findings import custom
@@ -136,7 +137,28 @@ def _raised_inside(record: Record, written: Custom, ended: Ended, line: int | No
         text = f"ctx.save_for_backward{on_line(at)} keeps {count} tensor{'s' if count != 1 else ''}, and line {ended.line} takes another number out of ctx.saved_tensors. {called}."
         repair = "Take out as many as were saved, in the same order; one is (x,) = ctx.saved_tensors."
         return Explained(text, repair, site(at, "kept here", written.name) + sites, {"saved": count})
+    whole = _saved_tuple(record, written)
+    if whole and "'tuple'" in ended.message:
+        text = (
+            f"ctx.saved_tensors is a tuple, and {whole.targets[0].id} on line {whole.lineno} takes all of it. {called}."
+        )
+        site_of_tuple = site(whole.lineno, "a tuple from here", whole.targets[0].id)
+        edits = (
+            record.source.exchanged(whole.targets[0], f"({whole.targets[0].id},)") if saved and saved[1] == 1 else ()
+        )
+        repair = f"Take it apart: ({whole.targets[0].id},) = ctx.saved_tensors."
+        return Explained(text, repair, site_of_tuple + sites, {"type": "tuple"}, edits)
     return Explained(f"{called}: {ended.message[:200]}.", "", sites, {"Function": written.name})
+
+
+def _saved_tuple(record: Record, written: Custom) -> Any:
+    """``x = ctx.saved_tensors``, which takes the tuple whole."""
+    backward = _method_of(record, written.name, "backward")
+    for node in ast.walk(backward) if backward else ():
+        match node:
+            case ast.Assign(targets=[ast.Name()], value=ast.Attribute(attr="saved_tensors")):
+                return node
+    return None
 
 
 def _saved(record: Record, written: Custom) -> tuple[int, int] | None:

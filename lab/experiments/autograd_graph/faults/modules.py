@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 
 from lab.experiments.autograd_graph.findings.record import Explained, Record, on_line, site
+from lab.program.rewrite import LIBRARIES
 from lab.records.program import Ended
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -24,7 +25,11 @@ def explain(record: Record, ended: Ended) -> Explained | None:
     if re.search(r"object of type '(\w+)' has no len\(\)", message):
         return _no_length(record, message, ended.line)
     if "optimizer got an empty parameter list" in message:
-        return _hidden_in_a_list(record, ended.line)
+        return _hidden_in_a_list(record, ended.line) or _all_frozen(record, ended.line)
+    if re.search(r"'(method|builtin_function_or_method|function)' object (has no attribute|is not)", message):
+        return _not_called(record, ended.line)
+    if re.search(r"'(float|int)' object has no attribute '(backward|detach|sum|mean|item)'", message):
+        return _plain_number(record, message, ended.line)
     attribute = re.search(r"^'(\w+)' object has no attribute '(\w+)'", message)
     if attribute and ended.type == "AttributeError":
         if attribute[1] in ("NoneType", "tuple"):
@@ -80,7 +85,7 @@ def _no_super(record: Record, ended: Ended) -> Explained | None:
     text = f"nn.Module keeps submodules and parameters in tables that its own __init__ makes, and __init__ of {defined.name}{on_line(method.lineno)} "
     text += f"calls it on line {late[0]} only, after they are needed." if late else "does not call it."
     sites = site(method.lineno, "super().__init__() is missing here", defined.name) + site(ended.line, "fails here")
-    first = method.body[0]
+    first = method.body[1 if ast.get_docstring(method) and len(method.body) > 1 else 0]
     edits = record.source.before(first, "super().__init__()") if not late and first.lineno > method.lineno else ()
     return Explained(
         text, "Call super().__init__() as the first line of __init__.", sites, {"class": defined.name}, edits
@@ -127,9 +132,64 @@ def _hidden_in_a_list(record: Record, line: int | None) -> Explained | None:
                 better = "nn.ModuleDict" if kind == "dict" else "nn.ModuleList"
                 text = f"self.{name}{on_line(node.lineno)} is a plain {kind}, and a module does not look into one: parameters() finds nothing for the optimizer{on_line(line)}."
                 sites = site(node.lineno, "hidden here", f"self.{name}") + site(line, "fails here")
-                wrapped = record.source.exchanged(held, f"{better}({record.source.text(held)})")
+                end = (held.end_lineno or held.lineno, held.end_col_offset or held.col_offset)
+                begins, ends = (
+                    (held.lineno, held.col_offset, held.col_offset, f"{better}("),
+                    (end[0], end[1], end[1], ")"),
+                )
+                wrapped = record.source.spans(begins, ends)
                 return Explained(text, f"Use {better} for it.", sites, {"parameters": 0}, wrapped)
     return None
+
+
+def _all_frozen(record: Record, line: int | None) -> Explained | None:
+    """Parameters that the program froze and then left out."""
+    parameters = [t for t in record.result.tensors if t.is_parameter]
+    at = next((n for n, t in enumerate(record.lines, 1) if re.search(r"requires_grad(_\(|\s*=\s*)False", t)), None)
+    if (
+        not parameters
+        or any(t.requires_grad for t in parameters)
+        or at is None
+        or "requires_grad" not in record.text(line)
+    ):
+        return None
+    text = f"Line {at} switched requires_grad off for every parameter, and line {line} takes only those that have it on: none is left."
+    sites = site(at, "frozen here") + site(line, "fails here")
+    return Explained(text, "Leave it on for what is to be trained.", sites, {"parameters": len(parameters)})
+
+
+def _not_called(record: Record, line: int | None) -> Explained | None:
+    """A method that stands without its brackets, on this line or where the name was given."""
+    asked = record.statement(line)
+    reads = (
+        {n.value.id for n in ast.walk(asked) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)}
+        if asked
+        else ()
+    )
+    given = [s for name in reads for s in record.source.given_to(name, line or 0) if isinstance(s, ast.Assign)]
+    bare = [s for s in given if isinstance(s.value, ast.Attribute) and ast.unparse(s.value.value) not in LIBRARIES]
+    if not bare:
+        return None
+    made = max(bare, key=lambda s: s.lineno)
+    value = record.source.text(made.value)
+    text = f"{value}{on_line(made.lineno)} stands without brackets: it names the method and does not call it."
+    sites = site(made.lineno, "brackets missing here", ast.unparse(made.targets[0])) + site(line, "fails here")
+    edits = record.source.exchanged(made.value, f"{value}()")
+    return Explained(text, f"Call it: {value}().", sites, {"called": False}, edits)
+
+
+def _plain_number(record: Record, message: str, line: int | None) -> Explained | None:
+    """A number that ``item()`` took out of torch."""
+    from_here = record.source.leads_to(line)
+    left = [c for c in record.result.cuts if c.reason == "leaves torch" and c.line in from_here]
+    if not left:
+        return None
+    cut, kind = left[-1], message.split("'")[1]
+    text = f"Line {line} asks a plain number ({kind}) for what only a tensor has. {cut.operation}(){on_line(cut.line)} gave numbers, which have no history."
+    sites = site(cut.line, "cut here", cut.source) + site(line, "fails here")
+    return Explained(
+        text, "Keep the tensor on the way to the loss, and use item() only for printing.", sites, {"type": kind}
+    )
 
 
 def _of_a_call(record: Record, kind: str, attribute: str, line: int | None) -> Explained | None:

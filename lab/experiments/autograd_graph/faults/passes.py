@@ -6,7 +6,7 @@ import math
 import re
 
 from lab.experiments.autograd_graph.findings import custom, freed, in_place, no_path
-from lab.experiments.autograd_graph.findings.record import Explained, Record, on_line, site
+from lab.experiments.autograd_graph.findings.record import Explained, Record, module_words, on_line, site
 from lab.records.graph import Pass, Step
 from lab.records.operations import Made
 from lab.records.program import Ended
@@ -29,6 +29,8 @@ def explain(record: Record, ended: Ended) -> Explained | None:
             return no_path.explain_unused_input(record, run, message)
         if "scalar outputs" in message or "real scalar" in message:
             return _not_scalar(record, run)
+        if "returned nan values in its" in message:
+            return _stopped_at_nan(record, run, steps)
         if "Mismatch in shape: grad_output" in message:
             return _gradient_shape(record, run, message)
         if "differentiated Tensors does not require grad" in message:
@@ -99,6 +101,18 @@ def _gradient_shape(record: Record, run: Pass, message: str) -> Explained | None
         f"Pass a gradient of shape {shapes[3]}, such as torch.ones_like({made.name if made and made.name else 'y'})."
     )
     return Explained(text, repair, sites, {"given": shapes[2], "needed": shapes[3]})
+
+
+def _stopped_at_nan(record: Record, run: Pass, steps: tuple[Step, ...]) -> Explained | None:
+    """Anomaly detection names the node; its line is that of the forward."""
+    node = record.nodes.get(steps[-1].node) if steps else None
+    if node is None:
+        return None
+    made = f"{node.label}{on_line(node.line)}{module_words(node.module)}"
+    text = f"The backward of {made} gave NaN, and anomaly detection ended {run.call}{on_line(run.line)} there, at the first node that did."
+    sites = site(node.line, "became NaN here", node.label) + site(run.line, "fails here", run.call)
+    repair = f"Look at what {node.label} was given{on_line(node.line)}: a derivative that is infinite there, times a gradient of 0, is NaN."
+    return Explained(text, repair, sites, {"node": node.name})
 
 
 def _asked_without_grad(record: Record, run: Pass) -> Explained | None:

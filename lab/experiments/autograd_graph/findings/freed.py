@@ -24,7 +24,8 @@ def explain_freed(record: Record, run: Pass, steps: tuple[Step, ...]) -> Explain
         return total
     carried = _carried(record, run, node) if slot.freed_line == run.line else None
     if carried is not None:
-        return _explain_carried(record, run, node, slot, carried)
+        again = sum(n.line == carried.line and n.label == carried.label for n in record.all_nodes) > 1
+        return (_explain_carried if again else _explain_made_once)(record, run, node, slot, carried)
     kept = describe_slot(node, slot)
     same = any(p is not run and p.root == run.root and p.line == slot.freed_line for p in record.result.passes)
     text = (
@@ -42,12 +43,13 @@ def explain_freed(record: Record, run: Pass, steps: tuple[Step, ...]) -> Explain
         + site(run.line, "fails here", run.call)
     )
     evidence = {"freed by": slot.freed_by, "node": node.name}
-    repair = (
-        "Call backward once, or run the forward again before the second call. retain_graph=True keeps the graph where both calls are wanted."
-        if same
-        else "Add the losses and call backward once: what both share is then walked once."
-    )
-    return Explained(text, repair, sites, evidence, () if same else _sum(record, slot.freed_line, run.line))
+    stepped = next((s.line for s in record.result.steps if (slot.freed_moment or 0) <= s.moment <= run.moment), None)
+    repair = "Add the losses and call backward once: what both share is then walked once."
+    if same:
+        repair = "Call backward once, or run the forward again before the second call. retain_graph=True keeps the graph where both calls are wanted."
+    elif stepped:
+        repair = f"Run the forward again before {run.call}: the step{on_line(stepped)} has moved the parameters since."
+    return Explained(text, repair, sites, evidence, () if same or stepped else _sum(record, slot.freed_line, run.line))
 
 
 def _any_freed(record: Record) -> tuple[Node | None, Saved | None]:
@@ -95,7 +97,8 @@ def _running_total(record: Record, run: Pass, before: Pass) -> Explained | None:
 def _explain_carried(record: Record, run: Pass, node: Node, slot: Saved, carried: Node) -> Explained:
     made = record.made.get(carried.state) if carried.state is not None else None
     name = carried.variables[0] if carried.variables else made.name if made else ""
-    name = name or _assigned(record, carried.line)
+    state, edits = _detached(record, carried.line, name)
+    name = name or state or _assigned(record, carried.line)
     words = name or tensor_words(made) if made else name or carried.label
     text = (
         f"{words}{f', made{on_line(carried.line)} in the step before,' if carried.line else ''} leads from this step into the graph of the "
@@ -107,12 +110,27 @@ def _explain_carried(record: Record, run: Pass, node: Node, slot: Saved, carried
         + site(slot.freed_line, "freed here", slot.freed_by)
         + site(run.line, "fails here", run.call)
     )
-    repair = (
-        f"Cut it between the steps: {name} = {name}.detach() before it is used again."
-        if name
-        else "Detach what is carried from one step to the next, before it is used again."
+    cut = edits[0].new.strip().partition("\n")[0] if edits and state else f"{name} = {name}.detach()"
+    repair = "Detach what is carried from one step to the next, before it is used again."
+    if name:
+        repair = f"Cut it between the steps: {cut if '; ' not in cut else f'{name} = {name}.detach()'} before it is used again."
+    return Explained(text, repair, sites, {"carried": words, "node": node.name}, edits)
+
+
+def _explain_made_once(record: Record, run: Pass, node: Node, slot: Saved, carried: Node) -> Explained:
+    """What several passes of one line go back through was computed once, before them."""
+    name = carried.variables[0] if carried.variables else carried.label
+    text = (
+        f"{run.call}{on_line(run.line)} goes back through {name}{of_line(carried.line)}, which was computed once. The call before it on "
+        f"the same line used and freed what {node.label}{of_line(node.line)} kept."
     )
-    return Explained(text, repair, sites, {"carried": words, "node": node.name}, _detached(record, carried.line, name))
+    sites = (
+        site(slot.freed_line, "freed here", slot.freed_by)
+        + site(carried.line, "computed once here", name)
+        + site(run.line, "fails here", run.call)
+    )
+    repair = f"Compute {name} again before each call; or add the losses and call backward once."
+    return Explained(text, repair, sites, {"shared": name, "node": node.name})
 
 
 def _assigned(record: Record, line: int | None) -> str:
@@ -123,20 +141,26 @@ def _assigned(record: Record, line: int | None) -> str:
     return ""
 
 
-def _detached(record: Record, line: int | None, name: str) -> tuple[Edit, ...]:
-    """``name = name.detach()`` before the line that makes the next one out of it."""
+def _detached(record: Record, line: int | None, name: str) -> tuple[str, tuple[Edit, ...]]:
+    """(what is carried, ``h, c = h.detach(), c.detach()`` before the line that makes the next one out of it)."""
 
-    def makes_the_next(statement: ast.stmt) -> bool:
+    def carried(statement: ast.stmt) -> list[str]:
         if not isinstance(statement, ast.Assign):
-            return False
+            return []
         stored, read = (
-            {n.id for n in ast.walk(part) if isinstance(n, ast.Name)}
-            for part in (statement.targets[0], statement.value)
+            [n.id for n in ast.walk(p) if isinstance(n, ast.Name)] for p in (statement.targets[0], statement.value)
         )
-        return name in stored and name in read
+        return [n for n in stored if n in read]
 
-    statement = record.source.statement(line, makes_the_next)
-    return record.source.before(statement, f"{name} = {name}.detach()") if statement else ()
+    statement = record.source.statement(line, lambda s: bool(carried(s)))
+    names = carried(statement) if statement else []
+    if statement is None or (name and name not in names):
+        return "", ()
+    begins = [s.value for n in names for s in record.source.given_to(n, line or 0) if isinstance(s, ast.Assign)]
+    empty = any(isinstance(value, ast.Constant) and value.value is None for value in begins)
+    cut = [f"{n}.detach() if {n} is not None else None" if empty else f"{n}.detach()" for n in names]
+    new = f"{', '.join(names)} = {', '.join(cut)}"
+    return ", ".join(names), record.source.before(statement, new)
 
 
 def _sum(record: Record, first: int | None, second: int | None) -> tuple[Edit, ...]:

@@ -96,6 +96,9 @@ def _repair(
             f"Call every backward that needs {tensor} before the step{on_line(write.line)}, or run the forward again after it.",
             (),
         )
+    here = record.changed(write.line, "inplace=True", "inplace=False")
+    if here:
+        return f"Use inplace=False{on_line(write.line)}: the result is then a tensor of its own.", here
     if (write.module and write.module != node.module) or (write.module and write.operation.endswith("_")):
         edits = inplace_false(record)
         if edits:

@@ -285,11 +285,35 @@ def _by_way_of_python(record: Record, leaves: list[Made]) -> tuple[Cut, Made] | 
 
 def explain_refused_backward(record: Record, refused: Refused) -> Explained:
     """``backward`` or ``grad`` on tensors that have no graph."""
-    states = [operand.state for operand in refused.operands]
-    what = next((o.name for o in refused.operands if o.name), "") or next(
-        (o.made_by for o in refused.operands if o.made_by), "the tensor"
+    filled = _gradient_without_graph(record, refused)
+    if filled is not None:
+        return filled
+    operands = [o for o in refused.operands if not o.requires_grad] or list(refused.operands)
+    states = [operand.state for operand in operands]
+    what = next((o.name for o in operands if o.name), "") or next(
+        (o.made_by for o in operands if o.made_by), "the tensor"
     )
     return explain_no_graph(record, states, what, refused.line, refused.operation)
+
+
+def _gradient_without_graph(record: Record, refused: Refused) -> Explained | None:
+    """``.grad`` differentiated again, which backward filled without ``create_graph``."""
+    read = re.findall(r"([A-Za-z_][\w.]*)\.grad\b", record.text(refused.line))
+    leaf = next((t for t in record.result.tensors if t.name in read and t.is_leaf and t.grad is not None), None)
+    passes = [run for run, _ in record.own_passes() if run.by == "program" and not run.error and run.inputs is None]
+    if leaf is None or not passes or any(run.create_graph for run in passes):
+        return None
+    run, name = passes[-1], leaf.name
+    text = f"{run.call}{on_line(run.line)} filled {name}.grad without create_graph, so {name}.grad has no history, and line {refused.line} differentiates it."
+    sites = site(run.line, "cut here", f"{name}.grad") + site(refused.line, "fails here", refused.operation)
+    repair = "Take the first derivative with torch.autograd.grad(..., create_graph=True), and differentiate that."
+    return Explained(
+        text,
+        repair,
+        sites,
+        {"create_graph": False},
+        record.changed(run.line, ".backward()", ".backward(create_graph=True)"),
+    )
 
 
 def missing_graph(record: Record) -> Iterator[Finding]:
@@ -317,13 +341,12 @@ def explain_unused_input(record: Record, run: Pass, message: str) -> Explained |
     states = run.input_states
     if not states:
         return None
-    asked = record.made.get(
-        states[int(number.group(1))] if number and int(number.group(1)) < len(states) else states[0]
-    )
+    behind_root = {m.state for m in record.behind(run.roots)}
+    off = next((state for state in states if state not in behind_root), states[0])  # some releases give no index
+    asked = record.made.get(states[int(number.group(1))] if number and int(number.group(1)) < len(states) else off)
     if asked is None:
         return None
     name = tensor_words(asked)
-    behind_root = {m.state for m in record.behind(run.roots)}
     shared = next((m for m in record.behind([asked.state]) if m.state in behind_root and m.state != asked.state), None)
     once = next((c for c in record.result.custom if c.once_differentiable and c.by_program), None)
     if asked.state in behind_root and once is not None:

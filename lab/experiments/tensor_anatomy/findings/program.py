@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from lab.contract import Finding, Site
 from lab.experiments.tensor_anatomy.schema import Result
+from lab.experiments.tensor_anatomy.watch.words import said
 from lab.quantities import bytes_text
 from lab.records.tensors import Line, Note
 
@@ -31,11 +32,30 @@ def _one_memory(note: Note) -> Finding:
         level="warning",
         title=f"{e['entries']} entries, one memory",
         text=f"{e['entries']} entries{' of ' + e['holder'] if e['holder'] else ''} are the same piece of memory, and it was written "
-        f"{e['writes']} times: all of them show the last values. {'.numpy() shares the memory of the tensor.' if array else 'Keeping a tensor keeps no copy.'}",
+        f"{'once' if e['writes'] == 1 else str(e['writes']) + ' times'}: all of them show the last values. {'.numpy() shares the memory of the tensor.' if array else 'Keeping a tensor keeps no copy.'}",
         evidence={"entries": e["entries"], "pieces of memory": 1, "writes": e["writes"]},
         line=note.line,
         sites=note.sites,
         repair="Keep a copy: t.detach().cpu().numpy().copy()." if array else "Keep a copy: t.detach().clone().",
+    )
+
+
+def _snapshot(note: Note) -> Finding:
+    e = note.evidence
+    how = {"numpy": "numpy() shares the memory", "detach": "detach() copies nothing", "data": ".data copies nothing"}[
+        e["op"]
+    ]
+    times = "once" if e["writes"] == 1 else f"{e['writes']:,} times"
+    return Finding(
+        level="surprise",
+        title=f"{e['name']} is no snapshot",
+        text=f"{e['name']} is the memory of {e['tensor']}, which was written {times} since, and it shows the new values: {how}.",
+        evidence={"writes since": e["writes"]},
+        line=note.line,
+        sites=note.sites,
+        repair="Copy: t.numpy().copy()."
+        if e["op"] == "numpy"
+        else "Copy: t.detach().clone(); a whole state with copy.deepcopy(model.state_dict()).",
     )
 
 
@@ -101,6 +121,7 @@ def _copy_written(note: Note) -> Finding:
 NOTES: dict[str, Callable[[Note], Finding]] = {
     "read-only written": _read_only,
     "one memory": _one_memory,
+    "no snapshot": _snapshot,
     "outside write": _outside,
     "array rebound": _rebound,
     "result dropped": _dropped,
@@ -125,8 +146,8 @@ def _caught(result: Result) -> Iterator[Finding]:
             yield Finding(
                 level="surprise",
                 title=f"view refused: dimensions {first} and {second} are no neighbours in memory",
-                text=f"{refusal.tensor} has strides {list(refusal.stride)} since line {refusal.cause_line} ({refusal.cause_op}); "
-                f"{list(refusal.asked)} would join both. reshape would copy {bytes_text(refusal.copy_bytes)}.",
+                text=f"{refusal.tensor} has strides {list(refusal.stride)} since line {refusal.cause_line} ({said(refusal.cause_op)}); "
+                f"{list(refusal.asked_shape)} would join both. reshape would copy {bytes_text(refusal.copy_bytes)}.",
                 evidence={"copy_bytes": refusal.copy_bytes},
                 line=refusal.line,
                 sites=tuple(
@@ -165,8 +186,8 @@ def _written_through(result: Result) -> Iterator[Finding]:
         yield Finding(
             level="fact",
             title=f"One write, {len(line.shares_with) + 1} names",
-            text=f"{line.op} on line {line.line} writes into {line.name or 'a tensor'}; {others} {'have' if len(line.shares_with) > 1 else 'has'} the "
-            "same piece of memory and may show it too.",
+            text=f"{line.op} on line {line.line} writes into {line.name or 'a tensor'}; {others} {'read' if len(line.shares_with) > 1 else 'reads'} "
+            "the same elements and changed with it.",
             evidence={"names": len(line.shares_with) + 1},
             line=line.line,
         )
@@ -221,5 +242,13 @@ def _promoted(result: Result) -> Iterator[Finding]:
             "of float32, and what is computed from it too.",
             evidence={"dtype": line.dtype, "bytes": line.new_bytes},
             line=line.line,
+            sites=tuple(
+                Site(at, role, name)
+                for at, role, name in (
+                    *((i.line, "float64 from here", i.name) for i in line.inputs if i.dtype == "float64"),
+                    (line.line, "promoted here", line.name),
+                )
+                if at
+            ),
             repair="Convert the float64 tensor where it begins: .float().",
         )

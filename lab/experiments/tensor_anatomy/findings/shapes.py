@@ -21,7 +21,7 @@ def _both_expanded(note: Note) -> Finding:
     wide, flat = (a, b) if len(e["a_shape"]) > len(e["b_shape"]) else (b, a)
     return Finding(
         level="warning",
-        title=f"Every {a} met every {b}" if e["op"] else "Both operands were repeated",
+        title=f"{e['elements']:,} pairs in place of {e['expected']:,}",
         text=text,
         evidence={"pairs": e["elements"], "expected": e["expected"], "operation": e["op"]},
         line=note.line,
@@ -30,13 +30,28 @@ def _both_expanded(note: Note) -> Finding:
     )
 
 
+def _misaligned(note: Note) -> Finding:
+    e = note.evidence
+    return Finding(
+        level="warning",
+        title=f"The numbers of {e['small']} met the wrong dimension",
+        text=f"{e['small']} {e['small_shape']} is the {e['reduction']} of {e['whole']} {e['shape']} along dimension {e['dim']}, without keepdim. In {e['op']} it "
+        f"was lined up with the last dimension. It fits only because the sizes are equal; {e['wrong']:,} of {e['elements']:,} elements differ from "
+        "what keepdim=True gives.",
+        evidence={"elements that differ": e["wrong"], "elements": e["elements"]},
+        line=note.line,
+        sites=note.sites,
+        repair=f"{e['reduction']}({e['dim']}, keepdim=True) keeps the dimension in its place.",
+    )
+
+
 def _read_again(note: Note) -> Finding:
     e = note.evidence
     order = ", ".join(map(str, e["order"]))
     return Finding(
         level="warning",
-        title=f"{e['op']} does not transpose",
-        text=f"{e['op']} of {e['tensor']} from {e['shape']} to {e['result']} keeps the sizes and changes their order. It reads the same "
+        title=f"{e['op']}() does not transpose",
+        text=f"{e['op']}() of {e['tensor']} from {e['shape']} to {e['result']} keeps the sizes and changes their order. It reads the same "
         f"memory again in the same order: {e['wrong']:,} of {e['elements']:,} elements differ from the permuted tensor. "
         f"First elements {_numbers(e['got'])}; permuted they are {_numbers(e['transposed'])}.",
         evidence={"elements that differ": e["wrong"], "elements": e["elements"]},
@@ -110,6 +125,7 @@ def _large(note: Note) -> Finding:
 
 NOTES: dict[str, Callable[[Note], Finding]] = {
     "both expanded": _both_expanded,
+    "misaligned": _misaligned,
     "read again": _read_again,
     "batch squeezed": _batch_squeezed,
     "both formats": _both_formats,

@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,7 +29,8 @@ class Shared:
     """The tensor was there first."""
     writeable: bool
     digest: bytes
-    versions: list[bytes] = field(default_factory=list)
+    moment: int = 0
+    """Number of the operation."""
 
 
 def digest(array: Any) -> bytes:
@@ -47,12 +48,16 @@ class Arrays:
         """(what, line of the operation before, line of the one after)."""
         self._before: int | None = None
 
-    def add(self, array: Any, storage: int, line: int | None, name: str, *, exported: bool) -> Shared | None:
+    def add(
+        self, array: Any, storage: int, line: int | None, name: str, *, exported: bool, moment: int = 0
+    ) -> Shared | None:
         """``array`` has the memory ``storage``."""
         if len(self.shared) >= _SHARED or array.dtype.hasobject:
             return None
         try:
-            shared = Shared(weakref.ref(array), name, storage, line, exported, array.flags.writeable, digest(array))
+            shared = Shared(
+                weakref.ref(array), name, storage, line, exported, array.flags.writeable, digest(array), moment
+            )
         except TypeError:
             return None
         self.shared.append(shared)
@@ -127,6 +132,14 @@ def writing_lines(tree: ast.AST, names: set[str]) -> list[int]:
                 outs = [k.value.id for k in given if k.arg == "out" and isinstance(k.value, ast.Name)]
                 found += [node.lineno] if names.intersection(outs) else []
     return sorted(found)
+
+
+def lines_in_functions(tree: ast.AST) -> list[int]:
+    """Lines that write into an argument of a function of the program, where only one function does."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    found = [writing_lines(node, {argument.arg for argument in node.args.args} - {"self"}) for node in functions]
+    writing = [lines for lines in found if lines]
+    return writing[0] if len(writing) == 1 else []
 
 
 def assigned_lines(tree: ast.AST, name: str) -> list[tuple[int, ast.expr]]:

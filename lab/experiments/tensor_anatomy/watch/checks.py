@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import linecache
+from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import torch
@@ -20,10 +22,34 @@ from lab.instruments.describing.names import named_tensors
 from lab.records.tensors import Einsum, Note
 
 _LOOKS = (
-    *(shapes.both_expanded, shapes.read_again, shapes.squeezed_batch, shapes.both_formats, shapes.mixed_devices),
-    *(values.wrapped, values.cast_wrapped, values.overflowed, values.lost_addition, values.cut_fraction),
+    *(
+        shapes.both_expanded,
+        shapes.misaligned,
+        shapes.read_again,
+        shapes.squeezed_batch,
+        shapes.both_formats,
+        shapes.mixed_devices,
+    ),
+    *(
+        values.wrapped,
+        values.cast_wrapped,
+        values.rounded,
+        values.overflowed,
+        values.lost_addition,
+        values.cut_fraction,
+    ),
 )
 _LARGE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Write:
+    """One in-place write."""
+
+    line: int | None
+    moment: int
+    """Number of the operation."""
+    through: State
 
 
 class ProgramChecks(Checks):
@@ -33,8 +59,8 @@ class ProgramChecks(Checks):
         self.trace = trace
         self.notes: dict[tuple[Any, ...], Note] = {}
         self.einsums: list[Einsum] = []
-        self.writes: dict[int, list[int | None]] = {}
-        """By storage: lines of the writes, in order."""
+        self.writes: dict[int, list[Write]] = {}
+        """By storage, in order."""
         self.returned: dict[tuple[int | None, str], bool] = {}
         """(line, operation) -> whether the result was the input itself."""
         self.copied_index: set[int | None] = set()
@@ -44,6 +70,7 @@ class ProgramChecks(Checks):
         call.before = values.keep_before(call)
 
     def end(self, call: Call, rows: list[Row], result: Any) -> None:
+        shapes.note_reduction(call, rows)
         for look in _LOOKS:
             for note in look(call, rows, result):
                 self.add(note)
@@ -61,7 +88,7 @@ class ProgramChecks(Checks):
     def _wrote(self, call: Call, row: Row) -> None:
         lines = self.writes.setdefault(row.state.storage or 0, [])
         if len(lines) < 1000:
-            lines.append(call.line)
+            lines.append(Write(call.line, self.trace.states.clock, row.state))
         target = next((state for state in call.states if state is row.state), row.state)
         if (
             call.op in ("setitem", "add_", "mul_", "sub_", "fill_", "copy_", "div_")
@@ -96,7 +123,8 @@ class ProgramChecks(Checks):
         late = [
             *self._lost(tree),
             *self._chained(tree),
-            *self._aliases(ended),
+            *self._aliases(tree, ended),
+            *self._snapshots(ended, scope),
             *self._arrays(tree, scope),
             *self._held(scope),
         ]
@@ -127,17 +155,19 @@ class ProgramChecks(Checks):
                     "copy written", line, {"target": target, "changed": 0}, (Site(line, "writes into a copy", target),)
                 )
 
-    def _aliases(self, ended: dict[str, State]) -> Iterator[Note]:
+    def _aliases(self, tree: ast.Module, ended: dict[str, State]) -> Iterator[Note]:
         """Entries of one list that are the same memory, with writes in between; arrays that were taken more than once."""
-        groups: dict[tuple[Any, ...], list[tuple[str, State]]] = {}
+        groups: dict[tuple[Any, ...], list[State]] = {}
         for name, state in ended.items():
             if "[" in name and state.storage is not None:
                 key = (name.split("[")[0], state.storage, state.offset, state.shape, state.stride)
-                groups.setdefault(key, []).append((name, state))
+                groups.setdefault(key, []).append(state)
         for (holder, storage, *_), entries in groups.items():
             wrote = self.writes.get(storage, [])
-            if len(entries) > 1 and wrote and len({id(s) for _, s in entries}) > 1:
-                yield self._alias(holder, len(entries), entries[-1][1].line, wrote, entries[0][1].op)
+            if len(entries) > 1 and wrote:
+                yield self._alias(
+                    holder, len(entries), _appended(tree, holder) or entries[-1].line, wrote, entries[0].op
+                )
         taken: dict[tuple[int, int | None], int] = {}
         for shared in self.trace.arrays.shared:
             if shared.exported and shared.array() is not None:
@@ -147,10 +177,52 @@ class ProgramChecks(Checks):
             if count > 1 and wrote:
                 yield self._alias("", count, line, wrote, "numpy")
 
-    def _alias(self, holder: str, count: int, line: int | None, wrote: list[int | None], op: str) -> Note:
+    def _snapshots(self, ended: dict[str, State], scope: dict[str, Any]) -> Iterator[Note]:
+        """What looks like a copy of earlier values and is the memory itself, written since through another name."""
+        told: set[tuple[str, int | None]] = set()
+        for name, state in (*ended.items(), *self._in_dicts(scope)):
+            if state.op not in ("detach", "data") or state.storage is None:
+                continue
+            later = [w for w in self.writes.get(state.storage, []) if w.moment > state.born and w.through is not state]
+            inside = "[" in name
+            holder = name.split("[")[0]
+            if later and (inside or state.used > later[0].moment) and (holder, state.line) not in told:
+                told.add((holder, state.line))
+                yield self._snapshot(holder, state.op, state.line, later)
+        named = {id(value): name for name, value in scope.items() if numpy_side.is_array(value)}
+        for shared in self.trace.arrays.shared:
+            array, wrote = shared.array(), self.writes.get(shared.storage, [])
+            later = [w for w in wrote if w.moment > shared.moment]
+            if (
+                shared.exported
+                and array is not None
+                and id(array) in named
+                and later
+                and (named[id(array)], shared.line) not in told
+            ):
+                told.add((named[id(array)], shared.line))
+                yield self._snapshot(named[id(array)], "numpy", shared.line, later)
+
+    def _in_dicts(self, scope: dict[str, Any]) -> Iterator[tuple[str, State]]:
+        """Entries of a state dict, which is no plain dict."""
+        for name, value in list(scope.items()):
+            if issubclass(type(value), OrderedDict):
+                for key, tensor in islice(OrderedDict.items(value), 50):
+                    state = self.trace.states.known(tensor) if isinstance(tensor, torch.Tensor) else None
+                    if state is not None:
+                        yield f"{name}[{key!r:.40}]", state
+
+    def _snapshot(self, name: str, op: str, line: int | None, later: list[Write]) -> Note:
+        written = later[0].through.label
+        evidence = {"name": name, "op": op, "writes": len(later), "tensor": written}
+        sites = [Site(line, "no copy here", name)] if line else []
+        sites += [Site(w.line, "overwritten here", written) for w in later[:1] if w.line and w.line != line]
+        return Note("no snapshot", line, evidence, tuple(sites))
+
+    def _alias(self, holder: str, count: int, line: int | None, wrote: list[Write], op: str) -> Note:
         evidence = {"holder": holder, "entries": count, "writes": len(wrote), "op": op}
         sites = [Site(line, "no copy here", holder)] if line else []
-        sites += [Site(at, "overwritten here") for at in dict.fromkeys(wrote[-2:]) if at and at != line]
+        sites += [Site(at, "overwritten here") for at in dict.fromkeys(w.line for w in wrote[-2:]) if at and at != line]
         return Note("one memory", line, evidence, tuple(sites))
 
     def _arrays(self, tree: ast.Module, scope: dict[str, Any]) -> Iterator[Note]:
@@ -163,7 +235,7 @@ class ProgramChecks(Checks):
                 for name, value in scope.items()
                 if value is array or (numpy_side.is_array(value) and _shares(value, array))
             }
-            lines = numpy_side.writing_lines(tree, names)
+            lines = numpy_side.writing_lines(tree, names) or numpy_side.lines_in_functions(tree)
             between = [at for at in lines if (before or 0) <= at <= (after or 1 << 30)]
             line = (between or lines or [None])[-1]
             if (shared.storage, line) in told:
@@ -229,6 +301,15 @@ class ProgramChecks(Checks):
 
 def _shares(a: Any, b: Any) -> bool:
     return b is not None and a.base is not None and (a.base is b or a.base is b.base)
+
+
+def _appended(tree: ast.Module, holder: str) -> int | None:
+    """The line that puts something into a list of this name."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append" | "insert")) if name == holder:
+                return node.lineno
+    return None
 
 
 def _adds_to_itself(tree: ast.Module, line: int | None) -> bool:

@@ -68,7 +68,7 @@ def both_expanded(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
         return
     alike = [n for n in a.shape if n != 1] == [n for n in b.shape if n != 1]
     meant = call.op not in LOSSES and _is_meant(a, b, call.line)
-    if not alike or (meant and not _is_metric(call)):
+    if not alike or meant:
         return
     evidence = {
         "op": call.op, "a": a.label, "a_shape": list(a.shape), "b": b.label, "b_shape": list(b.shape),
@@ -85,21 +85,79 @@ def both_expanded(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
 
 def _is_meant(a: State, b: State, line: int | None) -> bool:
     """A dimension of 1 was put there for this: on the same line, or in both."""
-    spread = [s for s in (a, b) if 1 in s.shape and s.op in _SPREADS and (s.line == line or s.details.get("explicit"))]
-    on_line = any(s.line == line for s in spread)
-    return on_line or (len(a.shape) == len(b.shape) and sum(_opened(s) for s in (a, b)) == 2)
+    spread = [s for s in (a, b) if 1 in s.shape and s.op in _SPREADS and s.line == line]
+    return bool(spread) or (len(a.shape) == len(b.shape) and sum(_opened(s) for s in (a, b)) == 2)
 
 
 def _opened(state: State) -> bool:
     return state.op in _SPREADS and 1 in state.shape
 
 
-def _is_metric(call: Call) -> bool:
-    return False
-
-
 def _shape_birth(state: State) -> State:
     return state.first(lambda s: all(p.shape != s.shape for p in s.parents)) or state
+
+
+REDUCTIONS = {
+    "sum",
+    "mean",
+    "norm",
+    "std",
+    "var",
+    "amax",
+    "amin",
+    "max",
+    "min",
+    "logsumexp",
+    "prod",
+    "median",
+    "nansum",
+}
+
+
+def note_reduction(call: Call, rows: list[Row]) -> None:
+    """Remember along which dimension a result lost one."""
+    if call.op not in REDUCTIONS or len(call.states) != 1 or not rows:
+        return
+    dim = call.kwargs.get(
+        "dim",
+        call.args[2] if call.op == "norm" and len(call.args) > 2 else call.args[1] if len(call.args) > 1 else None,
+    )
+    if isinstance(dim, (list, tuple)) and len(dim) == 1:
+        dim = dim[0]
+    source, state = call.states[0], rows[0].state
+    if (
+        isinstance(dim, int)
+        and len(state.shape) == len(source.shape) - 1
+        and -len(source.shape) <= dim < len(source.shape)
+    ):
+        state.reduced = source, dim % len(source.shape)
+
+
+def misaligned(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
+    """A tensor met its own sums without keepdim: they were lined up with the last dimension, and belong to another."""
+    if call.op not in ELEMENTWISE or len(call.states) != 2 or not isinstance(result, torch.Tensor) or not rows:
+        return
+    whole, small = call.states
+    if small.reduced is None or small.reduced[1] == 0 or call.inputs[0][0].shape != result.shape:
+        return
+    source, dim = small.reduced
+    if source.shape != whole.shape or not any(state is source for state in whole.back()):
+        return
+    a, b = call.inputs[0][0], call.inputs[1][0]
+    if not readable(a) or not readable(b) or not readable(result) or call.op.endswith("_"):
+        return
+    meant = call.func(a, b.unsqueeze(dim))
+    wrong = int((meant != result).sum())
+    if wrong and meant.shape == result.shape:
+        evidence = {
+            "op": call.op, "whole": whole.label, "shape": list(whole.shape), "small": small.label, "small_shape": list(small.shape),
+            "reduction": small.op, "dim": dim, "wrong": wrong, "elements": result.numel(),
+        }  # fmt: skip
+        sites = [Site(call.line, "lined up with the last dimension", small.label)] if call.line else []
+        sites += (
+            [Site(small.line, "dimension dropped here", small.label)] if small.line and small.line != call.line else []
+        )
+        yield Note("misaligned", call.line, evidence, tuple(sites))
 
 
 def read_again(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
@@ -195,8 +253,8 @@ def _count(shape: tuple[int, ...]) -> int:
 
 LOST = {
     *("to", "float", "double", "half", "bfloat16", "int", "long", "cuda", "cpu", "detach", "clone", "reshape", "view"),
-    *("permute", "transpose", "contiguous", "squeeze", "unsqueeze", "t", "flatten", "expand", "add", "sub", "mul", "div"),
-    *("clamp", "relu", "masked_fill", "scatter", "index_add", "sigmoid", "softmax", "fill", "type", "sort"),
+    *("permute", "transpose", "contiguous", "squeeze", "unsqueeze", "t", "flatten", "expand", "type", "add", "sub", "mul"),
+    *("div", "clamp", "masked_fill", "scatter", "index_add", "index_fill", "requires_grad"),
 }  # fmt: skip
 
 

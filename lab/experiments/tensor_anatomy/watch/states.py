@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
 from lab import torch_private
+from lab.experiments.tensor_anatomy.watch.words import said
 from lab.instruments.describing.values import dtype_name, shape_of
 from lab.instruments.graph.storages import Storages
 
@@ -35,7 +36,12 @@ class State:
     module: str = ""
     parents: tuple[State, ...] = ()
     name: str = ""
-    details: dict[str, object] = field(default_factory=dict)
+    born: int = 0
+    """Number of the operation that made it."""
+    used: int = 0
+    """Number of the operation that read it last."""
+    reduced: tuple[State, int] | None = None
+    """Of a sum, a mean and the like without keepdim: over what, along which dimension."""
 
     @property
     def numel(self) -> int:
@@ -47,7 +53,7 @@ class State:
     @property
     def label(self) -> str:
         """Its name, or what made it."""
-        return self.name or (f"the result of {self.op}" if self.op else "a tensor")
+        return self.name or (f"the result of {said(self.op)}" if self.op else "a tensor")
 
     def back(self) -> Iterator[State]:
         """This and what it came from, nearest first."""
@@ -79,14 +85,20 @@ class States:
         self.births: dict[int, State] = {}
         """By number of the storage: the first state in it."""
         self.count = 0
+        self.clock = 0
+        """Operations so far."""
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], State]] = {}
+
+    def recent(self, tensor: torch.Tensor) -> State | None:
+        """Its last state, without a look at whether it still is so."""
+        found = self._known.get(id(tensor))
+        return found[1] if found is not None and found[0]() is tensor else None
 
     def known(self, tensor: torch.Tensor) -> State | None:
         """Its state, where it has been met and is still the same in shape, strides and memory."""
-        found = self._known.get(id(tensor))
-        if found is None or found[0]() is not tensor:
+        state = self.recent(tensor)
+        if state is None:
             return None
-        state = found[1]
         if state.shape != tuple(tensor.shape) or state.dtype is not tensor.dtype:
             return None
         if tensor.layout is torch.strided and (
@@ -129,6 +141,7 @@ class States:
             tensor.element_size(),
             module,
             parents if self.count < _WITH_PARENTS else (),
+            born=self.clock,
         )
         if len(self._known) > _KNOWN:
             self._known = {key: kept for key, kept in self._known.items() if kept[0]() is not None}

@@ -56,6 +56,7 @@ _GROWS = {
     "norm",
     "prod",
 }
+_EPSILON = 1e-5
 _CASTS = {"to", "type", "byte", "char", "short", "int", "long", "half", "bfloat16", "float"}
 
 
@@ -131,6 +132,33 @@ def cast_wrapped(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
             )
 
 
+def rounded(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
+    """Whole numbers that a float format cannot hold."""
+    if (
+        call.op not in _CASTS
+        or not isinstance(result, torch.Tensor)
+        or not call.inputs
+        or not result.is_floating_point()
+    ):
+        return
+    source = call.inputs[0][0]
+    if source.dtype not in (torch.int64, torch.int32, torch.int16) or not readable(source) or not readable(result):
+        return
+    other = (result.double() != source.double()) & result.isfinite()
+    if source.shape == result.shape and bool(other.any()):
+        at = int(other.flatten().nonzero()[0])
+        evidence = {
+            "value": int(source.flatten()[at]), "got": int(result.flatten()[at]), "elements": int(other.sum()), "of": result.numel(),
+            "dtype": str(result.dtype).removeprefix("torch."), "holds_to": 2 ** _significant_bits(result.dtype),
+        }  # fmt: skip
+        yield Note(
+            "integer rounded",
+            call.line,
+            evidence,
+            _sites((call.line, "rounded here", "", evidence["value"], evidence["got"])),
+        )
+
+
 def overflowed(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
     """float16 that came out infinite from finite inputs."""
     if not isinstance(result, torch.Tensor) or result.dtype is not torch.float16 or not readable(result):
@@ -166,16 +194,24 @@ def lost_addition(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
         return
     if not old.is_floating_point() or not isinstance(new, torch.Tensor) or new.dtype is not old.dtype:
         return
+    scale = call.kwargs.get("alpha", 1)
     if isinstance(addend, torch.Tensor):
         if not readable(addend) or not bool((addend != 0).all()) or not bool(addend.isfinite().all()):
             return
-    elif not isinstance(addend, (int, float)) or addend == 0:
+        if not call.direct and old.dtype not in (torch.bfloat16, torch.float16):
+            return
+        added = float(addend.flatten()[0]) * scale
+    elif isinstance(addend, (int, float)) and call.direct:
+        added = float(addend * scale)
+        if old.dtype in (torch.float32, torch.float64) and abs(added) <= _EPSILON:  # there to keep a division finite
+            return
+    else:
         return
-    if new.shape != old.shape or not bool(old.isfinite().all()) or not torch.equal(new, old):
+    if not added or new.shape != old.shape or not bool(old.isfinite().all()) or not torch.equal(new, old):
         return
     evidence = {
         "op": call.op, "dtype": str(old.dtype).removeprefix("torch."), "value": float(old.flatten()[0]),
-        "added": float(addend.flatten()[0]) if isinstance(addend, torch.Tensor) else float(addend),
+        "added": added,
         "bits": _significant_bits(old.dtype), "in_place": call.op in ADDS,
         "target": call.states[0].name,
     }  # fmt: skip

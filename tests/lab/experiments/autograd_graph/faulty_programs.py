@@ -563,6 +563,55 @@ x = torch.randn(N).cuda()  # blame
 ## scheduler attr | fails here | zero_grad | no
 opt = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
 opt.zero_gard()  # blame
+## gradient differentiated again | cut here | create_graph | yes
+x = torch.randn(N, requires_grad=True)
+y = (x ** 3).sum()
+y.backward()  # blame
+h = torch.autograd.grad(x.grad.sum(), x)
+## number asked for backward | cut here | plain number | no
+net = nn.Linear(N, 1)
+def step(x):
+    loss = net(x).pow(2).mean()
+    return loss.item()  # blame
+total = 0
+for _ in range(2):
+    total += step(torch.randn(4, N))
+total.backward()
+## method not called | brackets missing here | does not call it | no
+net = nn.Linear(N, 1)
+loss = net(torch.randn(2, N)).mean  # blame
+loss.backward()
+## parameters not called | fails here | named and not called | no
+net = nn.Linear(N, 1)
+opt = torch.optim.SGD(net.parameters, lr=0.1)  # blame
+## frozen and left out | frozen here | none is left | no
+net = nn.Linear(N, 1)
+for p in net.parameters():
+    p.requires_grad = False  # blame
+opt = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=0.1)
+## saved tensors taken whole | a tuple from here | is a tuple | no
+class Op(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.clamp(0, 1)
+    @staticmethod
+    def backward(ctx, g):
+        x = ctx.saved_tensors  # blame
+        return g * ((x > 0) & (x < 1))
+w = torch.randn(N, requires_grad=True)
+Op.apply(w).sum().backward()
+## state that begins as None | carried over from here | in the step before | yes
+rnn = nn.RNN(N, 4, batch_first=True)
+h = None
+for step in range(2):
+    out, h = rnn(torch.randn(1, 2, N), h)  # blame
+    out.mean().backward()
+## values of NaN under anomaly detection | became NaN here | gave NaN | yes
+x = torch.zeros(N, requires_grad=True)
+y = x.sqrt()  # blame
+with torch.autograd.detect_anomaly():
+    (y * 0).sum().backward()
 ## torch attr | fails here | softmax | no
 y = torch.sotfmax(torch.ones(3), 0)  # blame
 ## squeeze backward inplace data | overwritten here | through .data | yes

@@ -131,7 +131,7 @@ def test_a_message_is_taken_apart():
     numbers = {number.name: number.bytes / GIB for number in found.numbers}
     assert numbers == {
         "asked for": 2, "capacity": 24, "free on the device": 1.5, "in use by this process": 22.5,
-        "allocated by PyTorch": 18, "reserved and not allocated": 4, "neither free nor PyTorch's": 0.5,
+        "allocated by PyTorch": 18, "reserved and not allocated": 4, "this process, not PyTorch's": 0.5, "neither free nor PyTorch's": 0.5,
     }  # fmt: skip
     assert "fragmentation" in found.verdict
 

@@ -74,7 +74,7 @@ def test_a_fault_names_where_it_began(name: str):
 def test_why_view_refused():
     (refusal,) = watched(ROWS["ta-04"]["snippet"]).refusals
     assert (refusal.apart, refusal.cause_line, refusal.cause_op, refusal.copy_bytes) == ((2, 3), 4, "transpose", 768)
-    assert refusal.asked == (2, 3, 32)
+    assert refusal.asked_shape == (2, 3, 32)
 
 
 def test_ordinary_programs_draw_no_warning():

@@ -148,9 +148,10 @@ def _detached(record: Record, line: int | None, name: str) -> tuple[str, tuple[E
         if not isinstance(statement, ast.Assign):
             return []
         stored, read = (
-            [n.id for n in ast.walk(p) if isinstance(n, ast.Name)] for p in (statement.targets[0], statement.value)
+            [ast.unparse(n) for n in ast.walk(part) if isinstance(n, (ast.Name, ast.Attribute))]
+            for part in (statement.targets[0], statement.value)
         )
-        return [n for n in stored if n in read]
+        return [n for n in stored if n in read and n != "self"]
 
     statement = record.source.statement(line, lambda s: bool(carried(s)))
     names = carried(statement) if statement else []

@@ -171,6 +171,8 @@ def _uncopied(record: Record, line: int | None) -> tuple[Edit, ...]:
             and not node.keywords
             and ast.unparse(node.func) in ("torch.tensor", "torch.as_tensor")
         ):
+            if isinstance(node.args[0], (ast.List, ast.ListComp)):
+                return record.source.exchanged(node.func, "torch.stack")
             return record.source.exchanged(node, record.source.text(node.args[0]))
     return ()
 

@@ -339,3 +339,25 @@ def tied_again(code: str, line: int, owner: str, names: tuple[str, ...]) -> tupl
     indent = " " * statement.col_offset
     text = f'{indent}{owner}.get_submodule("{second}").{b} = {owner}.get_submodule("{first}").{a}'
     return (Edit(end, lines[end - 1], f"{lines[end - 1]}\n{text}"),)
+
+
+def property_line(code: str, class_: str, name: str) -> int | None:
+    """The line of a property of a class of the program."""
+    for owner in ast.walk(_tree(code)):
+        if isinstance(owner, ast.ClassDef) and owner.name == class_:
+            for f in owner.body:
+                if (
+                    isinstance(f, ast.FunctionDef)
+                    and f.name == name
+                    and any("property" in ast.unparse(d) for d in f.decorator_list)
+                ):
+                    return f.lineno
+    return None
+
+
+def assigned_anywhere(code: str, name: str) -> int | None:
+    """The first line that gives a plain name a value, in any scope."""
+    for node in ast.walk(_tree(code)):
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
+            return node.lineno
+    return None

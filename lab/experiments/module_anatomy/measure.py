@@ -183,7 +183,7 @@ def _tree(result: Result, subject: Subject, census: Census) -> Result:
     return replace(
         result,
         tensors=assemble.tensor_rows(census, marks, moved),
-        unregistered=assemble.unregistered_rows(census, subject.watch),
+        unregistered=assemble.unregistered_rows(census, subject.watch, subject.params.code),
         optimizer=marks.optimizer,
         no_gradient=marks.why_not or ("" if subject.loss else subject.missing),
         no_moves=why,

@@ -209,17 +209,10 @@ def _dtypes(refused: Refused, source: str) -> Explained | None:
             sites.append(Site(born.line, f"{dtype_of(state)} from here", state.label))
     sites.append(Site(refused.line or 0, "fails here", refused.op))
     text = f"{said(refused.op)} does not convert between dtypes: {', '.join(told)}. Additions and other elementwise operations promote, products of matrices do not."
-    first = rare[0]
-    to = (
-        "float()"
-        if str(first.dtype) in ("torch.float64", "torch.int64", "torch.float16", "torch.bfloat16")
-        else f"to({dtype_of(typed[-1])})"
-    )
-    return Explained(
-        text,
-        f"Convert where it begins: {first.label}.{to}." if first.name else f"Convert one of them, such as .{to}.",
-        tuple(s for s in sites if s.line),
-    )
+    first, wanted = rare[0], dtype_of(rare[-1])
+    to = {"float32": "float()", "float64": "double()", "int64": "long()"}.get(wanted, f"to(torch.{wanted})")
+    repair = f"Convert where it begins: {first.label}.{to}." if first.name else f"Convert one of them: .{to}."
+    return Explained(text, repair, tuple(s for s in sites if s.line))
 
 
 def _devices(refused: Refused, source: str) -> Explained | None:
@@ -318,6 +311,16 @@ def _index(refused: Refused, source: str) -> Explained | None:
         f"Give the table at least {largest + 1} rows, or check how the indices are made.",
         _births(refused, [index, table]),
     )
+
+
+def _index_dtype(refused: Refused, source: str) -> Explained | None:
+    wrong = next((s for s in refused.states[1:] if s.dtype.is_floating_point), None)
+    wrong = wrong or next((s for s in refused.states if s.dtype.is_floating_point and len(s.shape) < 2), None)
+    if wrong is None:
+        return None
+    text = f"{wrong.label}{_on(wrong.line)} is {dtype_of(wrong)}; {said(refused.op)} takes whole numbers as indices."
+    sites = _sites((wrong.line, f"{dtype_of(wrong)} from here", wrong.label), (refused.line, "fails here", refused.op))
+    return Explained(text, f"Convert it: {wrong.name or 'index'}.long().", sites)
 
 
 def _target_class(refused: Refused, source: str) -> Explained | None:
@@ -498,7 +501,7 @@ def _listed(refused: Refused) -> Explained | None:
 _ANSWERS: tuple[tuple[str, Callable[[Refused, str], Explained | None]], ...] = (
     (r"view size is not compatible", _view),
     (r"stride in the given numpy array is negative", _negative_stride),
-    (r"can't convert np\.ndarray of type|byte order not supported|not a supported", _array_dtype),
+    (r"can't convert np\.ndarray of type|byte order|not a supported", _array_dtype),
     (
         r"expected .* same dtype|must have the same dtype|expected scalar type|have the same dtype|Input type .* and (weight|bias) type",
         _dtypes,
@@ -516,6 +519,7 @@ _ANSWERS: tuple[tuple[str, Callable[[Refused, str], Explained | None]], ...] = (
     ),
     (r"is invalid for input of size|invalid for input", _numel),
     (r"index out of range|out of bounds", _index),
+    (r"dtype int32/int64 for index|used as indices must be|scalar types: Long", _index_dtype),
     (r"Target .* is out of bounds", _target_class),
     (r"Dimension out of range", _dimension),
     (r"running_mean should contain|Given normalized_shape", _features),

@@ -30,7 +30,14 @@ _LOOKS = (
         shapes.both_formats,
         shapes.mixed_devices,
     ),
-    *(values.wrapped, values.cast_wrapped, values.overflowed, values.lost_addition, values.cut_fraction),
+    *(
+        values.wrapped,
+        values.cast_wrapped,
+        values.rounded,
+        values.overflowed,
+        values.lost_addition,
+        values.cut_fraction,
+    ),
 )
 _LARGE_BYTES = 1 << 20
 
@@ -116,7 +123,7 @@ class ProgramChecks(Checks):
         late = [
             *self._lost(tree),
             *self._chained(tree),
-            *self._aliases(ended),
+            *self._aliases(tree, ended),
             *self._snapshots(ended, scope),
             *self._arrays(tree, scope),
             *self._held(scope),
@@ -148,7 +155,7 @@ class ProgramChecks(Checks):
                     "copy written", line, {"target": target, "changed": 0}, (Site(line, "writes into a copy", target),)
                 )
 
-    def _aliases(self, ended: dict[str, State]) -> Iterator[Note]:
+    def _aliases(self, tree: ast.Module, ended: dict[str, State]) -> Iterator[Note]:
         """Entries of one list that are the same memory, with writes in between; arrays that were taken more than once."""
         groups: dict[tuple[Any, ...], list[State]] = {}
         for name, state in ended.items():
@@ -158,7 +165,9 @@ class ProgramChecks(Checks):
         for (holder, storage, *_), entries in groups.items():
             wrote = self.writes.get(storage, [])
             if len(entries) > 1 and wrote:
-                yield self._alias(holder, len(entries), entries[-1].line, wrote, entries[0].op)
+                yield self._alias(
+                    holder, len(entries), _appended(tree, holder) or entries[-1].line, wrote, entries[0].op
+                )
         taken: dict[tuple[int, int | None], int] = {}
         for shared in self.trace.arrays.shared:
             if shared.exported and shared.array() is not None:
@@ -292,6 +301,15 @@ class ProgramChecks(Checks):
 
 def _shares(a: Any, b: Any) -> bool:
     return b is not None and a.base is not None and (a.base is b or a.base is b.base)
+
+
+def _appended(tree: ast.Module, holder: str) -> int | None:
+    """The line that puts something into a list of this name."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append" | "insert")) if name == holder:
+                return node.lineno
+    return None
 
 
 def _adds_to_itself(tree: ast.Module, line: int | None) -> bool:

@@ -17,12 +17,15 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from lab import torch_private
+from lab.experiments.tensor_anatomy.layout import overlap
 from lab.experiments.tensor_anatomy.watch import arrays as numpy_side
 from lab.experiments.tensor_anatomy.watch.naming import Naming
 from lab.experiments.tensor_anatomy.watch.states import State, States, usable
 from lab.instruments.describing.modules import ModulePath
 
-ROWS, STEPS = 2_000, 200_000
+ROWS, STEPS = 2_000, 1_000_000
+WATCHED, THEN_EVERY = 2_500, 64
+"""An operation of one line is watched so many times, then one time in so many, and whenever it raises."""
 READS = {
     *("size", "stride", "dim", "ndimension", "item", "tolist", "numel", "nelement", "data_ptr", "storage_offset",),
     *("element_size", "is_contiguous", "type_as", "is_floating_point", "is_complex", "is_signed", "get_device",),
@@ -55,9 +58,8 @@ class Call:
     before: Any = None
     """What a check kept from before."""
 
-    @property
-    def states(self) -> tuple[State, ...]:
-        return tuple(state for _, state, _ in self.inputs)
+    def __post_init__(self) -> None:
+        self.states = tuple(state for _, state, _ in self.inputs)
 
 
 @dataclass(eq=False, slots=True)
@@ -114,7 +116,8 @@ class TensorTrace(TorchFunctionMode):
         self.arrays = numpy_side.Arrays()
         self.rows: list[Row] = []
         self.refusals: list[Refused] = []
-        self.steps = self.made = 0
+        self.steps = self.made = self.skipped = 0
+        self._times: dict[tuple[int, str], int] = {}
         self.broken: Exception | None = None
         """First fault of the instrument itself. The program went on."""
         self._file = file
@@ -143,17 +146,28 @@ class TensorTrace(TorchFunctionMode):
                 return func(*args, **kwargs)
         if name in READS or self.steps >= STEPS:
             return self._read(func, name, args, kwargs)
-        call = self._guard(lambda: self._begin(func, name, args, kwargs))
+        watched = self._is_watched(name)
+        call = self._guard(lambda: self._begin(func, name, args, kwargs)) if watched else None
         try:
             result = func(*args, **kwargs)
         except Exception as error:
+            told = error
+            call = call or self._guard(lambda: self._begin(func, name, args, kwargs))
             if call is not None:
-                told = error
                 self._guard(lambda: self._refused(call, told))
             raise
         if call is not None:
             self._guard(lambda: self._end(call, result))
         return result
+
+    def _is_watched(self, name: str) -> bool:
+        """An operation in a long loop is watched now and then: a program of many steps has to come to its end."""
+        line = self.line()
+        if line is None:
+            return False
+        count = self._times[line, name] = self._times.get((line, name), 0) + 1
+        self.skipped += count > WATCHED and count % THEN_EVERY != 0
+        return count <= WATCHED or count % THEN_EVERY == 0
 
     def _guard(self, look: Callable[[], Any]) -> Any:
         """A fault of the instrument is remembered, not raised; subclasses of the program do not hear of it."""
@@ -245,6 +259,8 @@ class TensorTrace(TorchFunctionMode):
                 tensor, call.line, call.op, kind, (before,), call.module
             )
             own = state.name or before.name
+            if kind == "in place":
+                shares = self._seen_by(state, shares)
             return Row(
                 call.line,
                 call.op,
@@ -260,6 +276,11 @@ class TensorTrace(TorchFunctionMode):
         state = self.states.made(tensor, call.line, call.op, kind, call.states, call.module)
         taken = tensor.untyped_storage().nbytes() if strided and not known and not tensor.is_meta else 0
         return Row(call.line, call.op, kind, state, taken, tuple(shares), call.module, call.states, which)
+
+    def _seen_by(self, written: State, names: list[str]) -> list[str]:
+        """Of ``names`` in this memory those that have an element of it."""
+        bound = self.naming.bound
+        return [name for name in names if name not in bound or overlap(written, bound[name])]
 
     def _refused(self, call: Call, error: Exception) -> None:
         if len(self.refusals) >= 100:

@@ -63,7 +63,8 @@ def _better(before: Result, after: Result) -> bool:
 
 
 def _troubles(result: Result) -> int:
-    hanging = sum(not (u.what == "tensor" and u.in_forward) for u in result.unregistered)
+    weights = {"activation": 2}  # without its graph it is still a plain tensor
+    hanging = sum(weights.get(u.what, 1) for u in result.unregistered if not (u.what == "tensor" and u.in_forward))
     shared = sum(s.repeated for s in result.shared)
     skipped = sum(call.times for call in result.direct)
     split = sum(bool(c.split) and not _tied(result, c.split) for c in result.conversions)

@@ -21,7 +21,8 @@ def measured(result: Result) -> Iterator[Finding]:
 
 
 def _parameters(result: Result) -> list[TensorRow]:
-    return list({t.identity: t for t in result.tensors if t.kind == "parameter" and t.requires_grad}.values())
+    rows = [t for t in result.tensors if t.kind == "parameter" and t.requires_grad]
+    return list({t.identity: t for t in reversed(rows)}.values())[::-1]
 
 
 def _unused(result: Result) -> Iterator[Finding]:

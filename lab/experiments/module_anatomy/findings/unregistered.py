@@ -138,17 +138,25 @@ def _tensor(result: Result, u: Unregistered, rows: list[TensorRow]) -> Iterator[
             .replace("has none", "lacks it")
             .replace("holds none", "does not hold it")
         )
-    what = f"a plain tensor of shape {list(u.shape)}, {u.dtype}" if one else f"{len(rows)} plain tensors"
     trains = " It requires a gradient, and is no Parameter." if u.trainable else ""
+    alone = u.way == "attribute"
+    what = (
+        f"a plain tensor of shape {list(u.shape)}, {u.dtype}"
+        if alone
+        else f"a plain {u.way} with {counted(len(rows), 'plain tensor')}"
+    )
+    buffer = f'self.register_buffer("{u.name}", ...); persistent=False keeps it out of the state dict.'
     yield Finding(
-        level="warning" if u.read_in_forward and u.way != "object" else "surprise",
-        title=f"{u.path} is {'a plain tensor' if one else 'made of plain tensors'}",
+        level="warning" if u.read_in_forward and alone else "surprise",
+        title=f"{u.path} is a plain tensor" if alone else f"{u.path} holds plain tensors",
         text=f"{u.path} is {what}: {words}.{trains}",
         evidence=evidence,
         line=u.line,
         repair="nn.Parameter, if it is to be trained."
         if u.trainable
-        else f'self.register_buffer("{u.name}", ...); persistent=False keeps it out of the state dict.',
+        else buffer
+        if alone
+        else "register_buffer for each that belongs to the state of the model.",
         sites=site(u.line, "not registered", u.path),
         edits=repair_of(result, u),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 from torch.distributed._tools.mem_tracker import MemTracker
 
 from benchmarks.turns import in_turns, line, seconds_of
-from lab.experiments.memory_timeline.measure import prediction_of
+from lab.experiments.memory_timeline.measure import prediction_of, run
 from lab.experiments.memory_timeline.schema import Params
 from lab.instruments.memory.tracker import MemoryTrack
 from lab.workloads import models
@@ -30,6 +31,7 @@ def measure() -> Iterator[dict[str, Any]]:
     yield line("tracked step against a bare one", ours_s, bare_s, detail, better="lower")
     ours_s, theirs_s = in_turns(tracked, others, rounds=5)
     yield line("memory track against torch's MemTracker", ours_s, theirs_s, "the same step; both with categories")
+    yield _first_part()
     yield _prediction()
     gc.unfreeze()
 
@@ -55,6 +57,32 @@ def _steps() -> tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any], i
 
     tracked()
     return lambda: training.run(1), tracked, others, count[0]
+
+
+class _EnoughError(Exception):
+    """The part is there."""
+
+
+def _first_part() -> dict[str, Any]:
+    """From the click to the timeline on the page, against the same two steps built and run bare."""
+
+    def ours() -> None:
+        def report(fraction: float, line: str, part: Any = None) -> None:
+            if part is not None and part.timeline.index:
+                raise _EnoughError
+
+        with contextlib.suppress(_EnoughError):
+            run(Params(), report)
+
+    def theirs() -> None:
+        made = models.build("gpt", layers=2, width=128, batch=8, seq=64)
+        Training(MicroBatches(made.model, {}, [made.loss]), Recipe()).run(2)
+
+    ours()
+    theirs()
+    ours_s, theirs_s = in_turns(ours, theirs, rounds=7)
+    detail = "the default page until its timeline is handed over; theirs builds the model and trains it for the same two steps"
+    return line("click to timeline", ours_s, theirs_s, detail, better="lower")
 
 
 def _prediction() -> dict[str, Any]:

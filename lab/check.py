@@ -25,6 +25,7 @@ from lab.execution.executor import Executor
 from lab.execution.perform import find
 from lab.execution.sealed import confine
 from lab.experiments.autograd_graph import self_check as graph_check
+from lab.experiments.tensor_anatomy import self_check as tensors_check
 from lab.instruments.gradients import self_check as gradients_check
 from lab.instruments.memory import self_check as memory_check
 from lab.instruments.modes import self_check as modes_check
@@ -32,7 +33,7 @@ from lab.instruments.profiling import self_check as op_trace_check
 
 SELF_TESTS = memory_check.SELF_TESTS | op_trace_check.SELF_TESTS
 """Instruments that are tried on the CPU; the others are tried on the device."""
-ORACLES = graph_check.ORACLES | gradients_check.ORACLES | modes_check.ORACLES
+ORACLES = graph_check.ORACLES | gradients_check.ORACLES | modes_check.ORACLES | tensors_check.ORACLES
 Check = tuple[str, Callable[[], str]]
 
 

@@ -201,7 +201,7 @@ def _saved_row(tensor: SavedTensor) -> dict[str, Any]:
 
 
 def _plan(result: MemoryResult, key: str, presenter: bool) -> None:
-    draw_plan(result, theme(), key)
+    draw_plan(result, theme(), key, presenter)
 
 
 def _fit(result: MemoryResult, key: str, presenter: bool) -> None:

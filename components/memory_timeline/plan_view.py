@@ -36,13 +36,17 @@ BLOCKS = {
 }
 
 
-def draw_plan(result: MemoryResult, theme: Theme, key: str) -> None:
+def draw_plan(result: MemoryResult, theme: Theme, key: str, presenter: bool) -> None:
     """The plan, or why there is none."""
     plan = result.plan
     if plan is None:
         st.text(_none_text(result))
         return
     st.markdown(f"#### {headline(plan)}")
+    if presenter:
+        chart = frontier_chart(plan, theme, font_px=22, height=520)
+        st.altair_chart(chart, key=f"{key}-frontier", width="stretch")
+        return
     st.caption(
         "The peak of a choice is a sum over blocks: what the blocks before keep, and what one block needs in its forward and "
         "in its backward, where a checkpointed one has saved everything again. The search is exact for single blocks."

@@ -13,7 +13,7 @@ from components.module_anatomy.brackets import KEYS as BRACKET_KEYS
 from components.module_anatomy.brackets import brackets_view
 from components.module_anatomy.registration import KEYS as TREE_KEYS
 from components.module_anatomy.registration import tree_view
-from components.module_anatomy.registration.scene import keys_scene, tree_scene
+from components.module_anatomy.registration.scene import action_scene, keys_scene, tree_scene
 from lab.records.anatomy import AnatomyResult, TensorRow
 
 KEYS = TREE_KEYS | BRACKET_KEYS
@@ -82,6 +82,8 @@ def draw_view(result: AnatomyResult, key: str, presenting: bool) -> None:
                 (result.keys.error if result.keys else "") or "There is no module to load into.", icon=":material/info:"
             )
     elif result.tree:
+        if result.action and result.action.rows:
+            tree_view(action_scene(result.action), key=f"{key}-action", presenter=presenting)
         tree_view(tree_scene(result), key=f"{key}-tree", presenter=presenting)
 
 

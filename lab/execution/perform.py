@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 import traceback
@@ -124,7 +125,9 @@ def _explained(
     best = getattr(import_module(package), "EXPLAINER", name)
     if fault is None or not fault.line or knob is None or knob.program is None or best == name:
         return result, ()
-    if any(site.line != fault.line for site in fault.sites):  # the experiment's own record names the cause
+    if fault.sites:  # the experiment's own record names the cause
+        return result, ()
+    if os.environ.get("LAB_TYPED_CODE") == "trusted":  # without walls a second run could write a file twice
         return result, ()
     if fault.type in ("Refused", "TimeLimit", "MemoryLimit", "OutputLimit") or seconds > knob.program.wall_s / 5:
         return result, ()

@@ -128,10 +128,10 @@ class Source:
             ]
         return found
 
-    def out_of_place(self, statement: ast.stmt | None) -> tuple[str, tuple[Edit, ...]]:
-        """(the new name's statement in words, edits) for ``y += x`` and ``y.add_(x)`` on a plain name."""
-        if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
-            return self._assigned_anew(statement, statement.target.id)
+    def out_of_place(self, statement: ast.stmt | None, *, items: bool = False) -> tuple[str, tuple[Edit, ...]]:
+        """(the new statement in words, edits) for ``y += x``, ``self.y += x`` and ``y.add_(x)``; ``items``: also for ``y[0] += x``."""
+        if isinstance(statement, ast.AugAssign) and (items or not isinstance(statement.target, ast.Subscript)):
+            return self._assigned_anew(statement, self.text(statement.target))
         match statement:
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=owner)) as called, args=args)):
                 pass

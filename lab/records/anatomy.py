@@ -70,6 +70,7 @@ class TensorRow:
     device: str = "cpu"
     in_forward: bool = False
     """It was set while a forward ran."""
+    gradient_norm: float | None = None
     computed: bool = False
     """It is the result of operations: it has a history."""
 
@@ -159,6 +160,8 @@ class HookRow:
     identity: int = 0
     number: int = 0
     """Which of those with the same path, kind and line."""
+    calls_before: int = 0
+    """Modules that had been called when it was registered."""
 
 
 @dataclass(frozen=True)
@@ -275,6 +278,8 @@ class OptimizerRow:
     """Dtypes of state that differ from those of its weights: ``sum float32 beside float64``."""
     refused: str = ""
     """The message with which it was refused."""
+    rates: tuple[float, ...] = ()
+    """Learning rates of its groups."""
 
 
 @dataclass(frozen=True)

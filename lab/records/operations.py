@@ -86,6 +86,10 @@ class Made:
     """A plain number that the operation gave to Python instead of a tensor."""
     moment: int | None = None
     """Operations that had run before it."""
+    zero: bool = False
+    """A large tensor of zeros: its value is not kept."""
+    repeats: bool = False
+    """Its operation was given an index in which a place stands twice."""
 
 
 @dataclass(frozen=True)

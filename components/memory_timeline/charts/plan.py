@@ -13,8 +13,8 @@ from lab.quantities import bytes_text, short_bytes_text
 from lab.records.memory_plan import CheckpointPlan
 
 
-def frontier_chart(plan: CheckpointPlan, theme: Theme) -> Any:
-    """The least that must run twice for each peak, the budget, and the choices as they ran."""
+def frontier_chart(plan: CheckpointPlan, theme: Theme, *, font_px: int = 13, height: int = 300) -> Any:
+    """The share of the blocks' forward that must run twice for each peak, the budget, and the choices as they ran."""
     most = max(
         *plan.frontier_bytes, *(run.peak_bytes for run in plan.runs), min(plan.budget_bytes, 2 * plan.least_bytes)
     )
@@ -36,7 +36,7 @@ def frontier_chart(plan: CheckpointPlan, theme: Theme) -> Any:
         title=f"peak ({unit})",
         scale=alt.Scale(domain=[0.9 * low, 1.15 * most / scale], nice=False, zero=False),
     )
-    y = alt.Y("share:Q", title="blocks' forward run twice (%)", scale=alt.Scale(domain=[-4, 112], nice=False))
+    y = alt.Y("share:Q", title="run twice (%)", scale=alt.Scale(domain=[-4, 112], nice=False))
     ink, hue = GRAPH[theme]["ink"], MEMORY[theme]["activations"]
     layers: list[Any] = [
         alt.Chart(pd.DataFrame(line)).mark_line(interpolate="step-after", strokeWidth=2, color=hue).encode(x=x, y=y),
@@ -51,7 +51,7 @@ def frontier_chart(plan: CheckpointPlan, theme: Theme) -> Any:
         named = [row for row in points if ("√n" not in row["name"]) == above]
         if named:
             text = alt.Chart(pd.DataFrame(named)).mark_text(
-                align="left", dx=9, dy=-10 if above else 14, fontSize=13, color=ink
+                align="left", dx=9, dy=(-0.8 if above else 1.1) * font_px, fontSize=font_px, color=ink
             )
             layers.append(text.encode(x=x, y=y, text="name:N"))
     if plan.budget_bytes <= 1.15 * most:
@@ -59,13 +59,13 @@ def frontier_chart(plan: CheckpointPlan, theme: Theme) -> Any:
             [{"size": plan.budget_bytes / scale, "text": f"budget {short_bytes_text(plan.budget_bytes)}"}]
         )
         rule = alt.Chart(at).mark_rule(strokeDash=[7, 4], strokeWidth=2, color=ink)
-        label = alt.Chart(at).mark_text(align="left", baseline="top", dx=6, fontSize=13, color=ink)
+        label = alt.Chart(at).mark_text(align="left", baseline="top", dx=6, fontSize=font_px, color=ink)
         layers = [
             rule.encode(x=x, tooltip=alt.Tooltip("text", title="")),
             *layers,
             label.encode(x=x, y=alt.value(2), text="text:N"),
         ]
-    return alt.layer(*layers).properties(height=300, description=_described(plan))
+    return alt.layer(*layers).properties(height=height, description=_described(plan))
 
 
 def _described(plan: CheckpointPlan) -> str:

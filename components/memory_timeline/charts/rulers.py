@@ -28,7 +28,9 @@ def rulers_chart(model: AllocatorModel, theme: Theme) -> alt.Chart:
         alt.Chart(pd.DataFrame(rows))
         .mark_line(interpolate="step-after", strokeWidth=2)
         .encode(
-            x=alt.X("operation:Q", title="operation", axis=alt.Axis(format="d")),
+            x=alt.X(
+                "operation:Q", title="operation", axis=alt.Axis(format="d"), scale=alt.Scale(domainMin=0, nice=False)
+            ),
             y=alt.Y("size:Q", title=f"bytes ({unit})"),
             color=alt.Color("ruler:N", sort=names, scale=alt.Scale(domain=names, range=hues), legend=legend),
             strokeDash=alt.StrokeDash(

@@ -8,7 +8,7 @@ from collections import defaultdict
 from typing import Any
 
 from lab.quantities import bytes_text
-from lab.records.anatomy import AnatomyResult, Keys, TensorRow, TreeRow, Unregistered
+from lab.records.anatomy import Action, AnatomyResult, Keys, TensorRow, TreeRow, Unregistered
 from lab.wire import encode
 
 Mark = tuple[str, str]
@@ -20,6 +20,12 @@ COLUMNS = (
     ("gradient", "a backward from the loss reaches it"),
     ("stepped", "the optimizer holds it and changed it"),
     ("saved", "the state dict has it"),
+)
+ACTION_COLUMNS = (
+    ("before", "the model has it before"),
+    ("after", "the model has it afterwards"),
+    ("same", "it is the same object before and after"),
+    ("held", "an optimizer made before holds what stands there afterwards"),
 )
 KEY_COLUMNS = (
     ("module", "the module has this key"),
@@ -308,3 +314,41 @@ def keys_scene(keys: Keys) -> dict[str, Any]:
     return _scene(
         rows, KEY_COLUMNS, title, note, f"Keys of a state dict: {', '.join(title)}. {told}", "file → module", False
     )
+
+
+def action_scene(action: Action) -> dict[str, Any]:
+    """A row a tensor of the copy, before and after what was done to it."""
+    rows = []
+    for row in action.rows:
+        trains = row.owned_before or row.owned_after or not row.before
+        marks: list[Mark] = [
+            ("yes", row.before) if row.before else ("no", "not there before"),
+            ("yes", row.after) if row.after else ("no", "gone"),
+            ("yes", "the same object") if row.same_object else ("no", "another object"),
+            ("yes", "the optimizer holds it")
+            if row.owned_after
+            else ("no", "the optimizer does not hold it")
+            if trains
+            else ("idle", "nothing for an optimizer"),
+        ]
+        changed = row.before if row.before == row.after else " → ".join(t for t in (row.before, row.after) if t)
+        rows.append(
+            {
+                "id": f"a {row.name}",
+                "type": "parameter" if trains else "buffer",
+                "name": row.name,
+                "depth": 0,
+                "line": None,
+                "what": changed,
+                "size": "",
+                "tag": "" if row.before and row.after else "new" if row.after else "gone",
+                "hidden": trains and not row.owned_after,
+                "marks": marks,
+                "path": row.name,
+                "open": True,
+            }
+        )
+    same = sum(row.same_object for row in action.rows)
+    title = [f"{action.action}: {same} of {sum(bool(row.before) for row in action.rows)} objects stay"]
+    note = "Done to a copy of the model; an optimizer over parameters() was made before it."
+    return _scene(rows, ACTION_COLUMNS, title, note, f"Tensors before and after: {title[0]}.", "before → after", False)

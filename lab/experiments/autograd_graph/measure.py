@@ -161,6 +161,8 @@ def _trail(params: Params, trace: ProgramTrace, ran: program.Ran, numbering: Num
     trail.want(hook.state for hook in events.hooks[-20:])
     cuts = [state for cut in trace.cuts.kept.values() for state in (cut.state, cut.source) if state is not None]
     trail.want(cuts[-40:])
+    spoken = [state for _, state in trace.spoken.values() if state.is_leaf or state.maker is not None]
+    trail.want(spoken[-60:])
     results = [t for _, t in trace.named() if t.requires_grad and not t.is_leaf]
     trail.want(trace.recorder.tensors.state(t) for t in results[:20])
     return trail, loss

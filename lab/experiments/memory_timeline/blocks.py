@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -91,22 +91,53 @@ def _shared(model: nn.Module, calls: Mapping[str, list[float]], of: Any, steps: 
     return [Priced(numbers[path], path, costs[path]) for path in calls]
 
 
-class _Windows(NamedTuple):
-    """Bytes of each block in one run, in the order of the forward, and what is most around them."""
+Born = dict[tuple[int, int], int]
+"""What is alive when the forward is over, by (operation counted from the start of its window, bytes of all of it)."""
 
-    sides: list[Side]
+
+class _Windows(NamedTuple):
+    """One run: for each block in the order of the forward, and what is most around them."""
+
+    at_entry: int
+    """Alive when the first block begins. What checkpointing it has kept by then (a random-number state) is more in that run."""
+    kept_forward: list[int]
+    born: list[Born]
+    """In the window before the first block, in those of all blocks."""
+    most_forward: list[int]
+    most_backward: list[int]
     elsewhere: int
 
 
 def chain_of(priced: Sequence[Priced], plain: Tracked, checkpointed: Tracked) -> Chain:
-    """The chain of blocks from a run without and a run with all blocks checkpointed. Raises NoPlanError."""
+    """The chain of blocks from a run without and a run with all blocks checkpointed. Raises NoPlanError.
+
+    What a block gives to the next one is kept when that one saves it or is checkpointed, so it counts with the next one.
+    """
     paths = [block.path for block in priced]
     one, other = _windows(plain, paths), _windows(checkpointed, paths)
-    sides = zip(priced, one.sides, other.sides, strict=True)
-    return Chain(
-        tuple(Block(p.path, p.cost, a, b) for p, a, b in sides),
-        max(one.elsewhere, other.elsewhere),
-    )
+    given = [_common(here, there) for here, there in zip(one.born, other.born, strict=True)]
+    inside = [sum(born.values()) - common for born, common in zip(one.born, given, strict=True)]
+    kept_plain = [before + own for before, own in zip(given[:-1], inside[1:], strict=True)]
+    kept_checkpointed = [sum(born.values()) for born in other.born[:-1]]
+    early = max(0, other.at_entry - one.at_entry)
+    kept_checkpointed[0] += early
+    other.kept_forward[0] += early
+    kept_plain[-1] += given[-1]
+    kept_checkpointed[-1] += sum(other.born[-1].values())
+    sides = zip(priced, _sides(one, kept_plain), _sides(other, kept_checkpointed), strict=True)
+    return Chain(tuple(Block(p.path, p.cost, a, b) for p, a, b in sides), max(one.elsewhere, other.elsewhere))
+
+
+def _common(plain: Born, checkpointed: Born) -> int:
+    """Bytes that a run without checkpointing keeps of what one with it keeps."""
+    return sum(size for key, size in plain.items() if key in checkpointed)
+
+
+def _sides(run: _Windows, kept: Sequence[int]) -> list[Side]:
+    before = accumulate(run.kept_forward[:-1], initial=0)
+    before_back = accumulate(kept[:-1], initial=0)
+    rows = zip(run.kept_forward, kept, run.most_forward, run.most_backward, before, before_back, strict=True)
+    return [Side(now, back, most - f, most_back - b) for now, back, most, most_back, f, b in rows]
 
 
 def _windows(tracked: Tracked, paths: Sequence[str]) -> _Windows:
@@ -149,20 +180,18 @@ def _measured(tracked: Tracked, paths: Sequence[str], first: Any, of_step: Any) 
     over = 1 + max(op for op in forward if any(_inside(book.operations[op].module, path) for path in paths))
     before = [book.totals[ended[op - 1]] for op in (*starts, over)]
     kept = [b - a for a, b in pairwise(before)]
-    kept_back = _alive_at(tracked, ended[forward[-1]], [*starts, over])
+    born = _alive_at(tracked, ended[forward[-1]], [forward[0], *starts, over])
     stops = [*starts[1:], forward[-1] + 1]  # what follows the last block counts as its own
     return_stops = [backward[-1] + 1, *returns[:-1]]
     returns[-1] = min(returns[-1], backward[0])
-    sides, so_far, so_far_back = [], 0, 0
-    for i in range(len(paths)):
-        most = max(highest[op] for op in range(starts[i], stops[i]))
-        most_back = max(highest[op] for op in range(returns[i], return_stops[i]))
-        sides.append(Side(kept[i], kept_back[i], most - so_far, most_back - so_far_back))
-        so_far, so_far_back = so_far + kept[i], so_far_back + kept_back[i]
+    most, most_back = (
+        [max(highest[op] for op in range(a, b)) for a, b in zip(begin, end, strict=True)]
+        for begin, end in ((starts, stops), (returns, return_stops))
+    )
     changed = range(starts[0], backward[-1] + 1)
     last = book.operations[starts[0]].step
     elsewhere = max(size for op, size in highest.items() if _is_elsewhere(book.operation(op), last, op in changed))
-    return _Windows(sides, elsewhere)
+    return _Windows(before[0], kept, born, most, most_back, elsewhere)
 
 
 def _is_elsewhere(operation: Any, last_step: int, between: bool) -> bool:
@@ -184,11 +213,15 @@ def _ends(tracked: Tracked) -> dict[int, int]:
     return found
 
 
-def _alive_at(tracked: Tracked, event: int, bounds: Sequence[int]) -> list[int]:
-    """Bytes alive after an event that were born between neighbouring bounds."""
-    found = [0] * (len(bounds) - 1)
+def _alive_at(tracked: Tracked, event: int, bounds: Sequence[int]) -> list[Born]:
+    """What is alive after an event and was born between neighbouring bounds."""
+    found: list[Born] = [{} for _ in bounds[1:]]
     for span in tracked.reading.spans:
-        at = bisect_right(bounds, tracked.reading.storages[span.storage].op) - 1
+        storage = tracked.reading.storages[span.storage]
+        op, at = storage.op, bisect_right(bounds, storage.op) - 1
+        if at == 0 and storage.static == "workspaces":
+            continue  # see ``at_entry``
         if span.start <= event < span.end and 0 <= at < len(found):
-            found[at] += span.bytes
+            key = op - bounds[at], span.bytes
+            found[at][key] = found[at].get(key, 0) + span.bytes
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lab.contract import Lesson
 from lab.experiments.memory_timeline.answers import C1, C2, C3, C4, C5, C6, C7
+from lab.experiments.memory_timeline.plan_lesson import LESSON
 from lab.experiments.memory_timeline.readings import (
     against,
     alive_under_cap,
@@ -149,6 +150,7 @@ lessons: tuple[Lesson, ...] = (
         choices=_CHANGE, answer=lambda r: against(r, _KEEPING_ALL, _EVERY_BLOCK), evidence=peak_bytes,
         evidence_name="peak in bytes", **C3,
     ),
+    LESSON,
     Lesson(
         row="C3", title="a reentrant checkpoint that trains nothing",
         params=Params(model="mlp", layers=2, optimizer="sgd", checkpoint="every", reentrant=True),

@@ -14,7 +14,7 @@ NOTE In which order, and why.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from lab.experiments.memory_timeline.price import Price, priced
 from lab.experiments.memory_timeline.rulers import allocator_models
 from lab.experiments.memory_timeline.schema import Params, Result
 from lab.experiments.memory_timeline.settings import Setting, changes, compared, forward_only
+from lab.experiments.memory_timeline.sizing import REAL_BYTES, surely_small, too_large
 from lab.experiments.memory_timeline.subject import SubjectError
 from lab.experiments.memory_timeline.tracking import (
     Tracked,
@@ -45,17 +46,12 @@ from lab.instruments.memory import allocator as memory_allocator
 from lab.instruments.memory.self_check import prediction_missing, require_working
 from lab.records.memory import OOM, Allocator, Change, Prediction, Run, Seconds, Skipped
 from lab.torch_private import missing, require
-from lab.workloads import known_models, models
 
 NEEDED = (
     *("saved tensors", "versions", "node records", "checkpoint markers", "storages", "mode stacks", "dispatch modes"),
     *("engine hooks", "engine sums", "tensor parts", "function transforms"),
 )
 
-REAL_BYTES = {"cpu": 2 << 30}
-"""A real run may have this peak; the rest is predicted. On a GPU what is free on it."""
-REAL_FLOPS = 4e11
-"""And about this much work a step: some ten seconds on one core."""
 OWN_S, LAB_S = 24.0, 45.0
 """A run that goes on beyond the timeline may take so long: a visitor's program is stopped at 40 s."""
 QUICK_S = 1.0
@@ -80,11 +76,13 @@ class _Measurement:
     """One request: the chosen setting and everything that is set beside it."""
 
     def __init__(self, params: Params, report: Report) -> None:
-        self.params, self.report = params, report
+        self.params, self.report = params, _never_back(report)
         self.predicted, self.predicted_reason = params.predict, ""
         self.kept: dict[Params, Tracked] = {}
         self.times: dict[Params, Seconds] = {}
         self.time_reason = ""
+        self.few_s = 0.0
+        """What few blocks took."""
         self.price = Price(OWN_S if params.model == "own" else LAB_S)
         self.parts: dict[str, Any] = dict.fromkeys(
             ("prediction", "bare_peak_bytes", "oom", "allocator", "extrapolation", "fit", "plan")
@@ -112,18 +110,25 @@ class _Measurement:
                     Skipped(name, "Only the peak was asked for.") for name in ("settings beside it", OOM)
                 ]
             else:
-                asked = bool(self.params.budget_bytes)
-                parts = [lambda: self._beside(chosen, prediction), lambda: self._fit(chosen)]
-                for part in [lambda: self._plan(chosen), *parts] if asked else [*parts, lambda: self._plan(chosen)]:
-                    part()
+                for part in self._parts_in_order():
+                    part(chosen, prediction)
         self.report(0.98, "reading")
         return replace(self._so_far(chosen), complete=True)
+
+    def _parts_in_order(self) -> list[Callable[[Tracked, Tracked | None], None]]:
+        """What was asked for first; for a deep model what few blocks say before what needs all of them."""
+        settings = [self._compare]
+        answers = [self._try_changes, self._run_out, self._fit]
+        order = [*answers, *settings] if self.parts["extrapolation"] and self.predicted else [*settings, *answers]
+        return [self._plan, *order] if self.params.budget_bytes else [*order, self._plan]
 
     def _predicted_first(self) -> Tracked | None:
         """The prediction; for a deep model after a first answer from few blocks."""
         if not prediction_missing():
             self.report(0.0, "predicting a few blocks")
+            started = time.monotonic()
             found = extrapolated(self.params)
+            self.few_s = time.monotonic() - started
             self.parts["extrapolation"] = found
             if found:
                 self.report(0.02, "predicting all blocks", assemble.first_answer(self.params, found))
@@ -151,23 +156,26 @@ class _Measurement:
             self.parts["extrapolation"] = replace(found, confirmed=same)
         return chosen
 
-    def _beside(self, chosen: Tracked, prediction: Tracked | None) -> None:
-        """Settings, times, changes and the capped run, each as far as the time allows."""
-        fake = self.predicted
+    def _compare(self, chosen: Tracked, prediction: Tracked | None) -> None:
+        """Settings and their times, as far as the time allows."""
         settings = self._settings()
         self.parts["runs"] = self._rows(settings)
         self._hand_over(0.5, "single steps of all settings, in turns", chosen)
-        if not fake:
+        if not self.predicted:
             self._clock([params for params in settings.values() if not self.kept[params].fault])
             self.parts["runs"] = self._rows(settings)
             self._hand_over(0.65, "trying changes", chosen)
+
+    def _try_changes(self, chosen: Tracked, prediction: Tracked | None) -> None:
         self.parts["changes"] = self._changes(chosen, prediction)
+
+    def _run_out(self, chosen: Tracked, prediction: Tracked | None) -> None:
         self.report(0.92, "running out of memory")
         cap = self.params.cap_bytes or int(0.9 * max(chosen.seen))
-        if self.price.affords(OOM, self.price.of(self.params, fake)):
-            self.parts["oom"] = run_out_of_memory(self.params, cap, fake=fake)
+        if self.price.affords(OOM, self.price.of(self.params, self.predicted)):
+            self.parts["oom"] = run_out_of_memory(self.params, cap, fake=self.predicted)
 
-    def _fit(self, chosen: Tracked) -> None:
+    def _fit(self, chosen: Tracked, prediction: Tracked | None) -> None:
         """The largest batch by predictions, and ranks by formula."""
         params, peak_bytes = self.params, max(chosen.seen)
         training = not forward_only(params)
@@ -181,7 +189,11 @@ class _Measurement:
             started = time.monotonic()
 
             def goes_on(tries: int) -> bool:
-                each = (time.monotonic() - started) / (tries - 1) if tries > 1 else self.price.of(params, fake=True)
+                each = (
+                    (time.monotonic() - started) / (tries - 1)
+                    if tries > 1
+                    else self.few_s or self.price.of(params, fake=True)
+                )
                 self.report(0.94 + 0.003 * tries, "looking for the largest batch")
                 return self.price.affords("the largest batch", each)
 
@@ -190,7 +202,7 @@ class _Measurement:
                 more["largest_reason"] = "It did not fit the time."
         self.parts["fit"] = assemble.fit_of(params, chosen.peak_bytes, **more)
 
-    def _plan(self, chosen: Tracked) -> None:
+    def _plan(self, chosen: Tracked, prediction: Tracked | None) -> None:
         """Which blocks to checkpoint under the budget."""
         fake = self.predicted
         self._hand_over(0.96, "which blocks to checkpoint", chosen)
@@ -307,7 +319,10 @@ class _Measurement:
         for number, setting in enumerate(settings):
             self.report(0.65 + 0.25 * number / len(settings), f"what if: {setting.name}")
             params = setting.of(self.params)
-            if deep and params not in self.kept and (few := extrapolated(params)):
+            few_s = self.few_s if deep and params not in self.kept else 0.0
+            if few_s and not self.price.affords(setting.name, few_s):
+                continue
+            if few_s and (few := extrapolated(params)):
                 found.append(assemble.change(setting, few.peak_bytes, against, self.params.card_bytes, measured=False))
                 continue
             tracked = self._tracked(params, fake, setting.name)
@@ -324,33 +339,16 @@ class _Measurement:
         return Allocator(chosen.peak_bytes, lines=lines, **vars(read))
 
 
-def too_large(params: Params, prediction: Tracked) -> str:
-    """Why the run is predicted and not done here, or empty."""
-    limit = REAL_BYTES["cpu"] if params.device == "cpu" else torch.cuda.mem_get_info()[0]
-    if prediction.peak_bytes > limit:
-        return f"The run would need {prediction.peak_bytes:,} B; runs up to {limit:,} B are done here, larger ones are predicted."
-    flops = 6 * prediction.parameters * params.batch * uses_of_a_weight(params)
-    if params.model != "own" and params.device == "cpu" and flops > REAL_FLOPS:
-        return (
-            f"A step would take about {flops:.0e} operations; up to {REAL_FLOPS:.0e} are done here, more is predicted."
-        )
-    return ""
+def _never_back(report: Report) -> Report:
+    """Parts of a run come in several orders; progress only goes on."""
+    furthest = 0.0
 
+    def said(fraction: float, line: str, part: Any = None) -> None:
+        nonlocal furthest
+        furthest = max(furthest, fraction)
+        report(furthest, line, part)
 
-def uses_of_a_weight(params: Params) -> int:
-    """How often one sample uses a weight, about: its tokens, patches or pixels."""
-    whole = {"cnn": models.IMAGE**2, "vit": (known_models.PICTURE // known_models.PATCH) ** 2, "resnet50": 160}
-    return params.seq if params.model in ("gpt", "lstm", "llama") else whole.get(params.model, 1)
-
-
-def surely_small(params: Params) -> bool:
-    """A training of the lab's own that may be run without asking a prediction: its weights and activations are few."""
-    if params.predict or params.model not in ("mlp", "cnn", "gpt", "lstm") or params.device != "cpu":
-        return False
-    vocabulary = 2 * params.vocabulary * params.width if params.model == "gpt" else 0
-    weights = 12 * params.layers * params.width**2 + vocabulary
-    numbers = 40 * params.width * params.layers * params.batch * uses_of_a_weight(params)
-    return 16 * weights + 4 * numbers < REAL_BYTES["cpu"] / 8 and 6 * weights * numbers / params.width < REAL_FLOPS
+    return said
 
 
 def prediction_of(params: Params) -> Prediction:

@@ -9,7 +9,7 @@ from lab.experiments.memory_timeline.schema import Result, numbers_text
 from lab.quantities import bytes_text, short_bytes_text
 from lab.records.memory_plan import CheckpointPlan, PlanRun
 
-_SMALL = 0.05
+_SMALL, _CLOSE = 0.05, 0.01
 
 
 def plan_run(plan: CheckpointPlan, name: str) -> PlanRun | None:
@@ -32,7 +32,9 @@ def _plan(result: Result) -> Iterator[Finding]:
         )
         return
     chosen, every = plan.runs[0], plan_run(plan, "every block")
-    if not chosen.segments or every is None or not chosen.within or chosen.modelled_peak_bytes != chosen.peak_bytes:
+    if not chosen.segments or every is None or not chosen.within:
+        return
+    if abs((chosen.modelled_peak_bytes or 0) - chosen.peak_bytes) > _CLOSE * chosen.peak_bytes:
         return
     if (chosen.recomputed_cost or 0) > (1 - _SMALL) * (every.recomputed_cost or 0):
         return
@@ -48,14 +50,10 @@ def _plan(result: Result) -> Iterator[Finding]:
 def _text(plan: CheckpointPlan, chosen: PlanRun) -> str:
     share = (chosen.recomputed_cost or 0) / plan.forward_cost
     numbers = numbers_text(block.number for block in plan.blocks if block.checkpointed)
-    how = (
-        "Run so, its peak is the modelled one to the byte"
-        if plan.measured
-        else "Predicted so, its peak is the modelled one"
-    )
+    how = f"{'Run' if plan.measured else 'Predicted'} so, the peak is {bytes_text(chosen.peak_bytes)}"
     return (
         f"Blocks {numbers} run twice, {share:.0%} of the blocks' forward in {plan.unit}; no cheaper choice of whole blocks stays "
-        f"within the budget. {how}."
+        f"within the budget. {how}; the sum over blocks said {bytes_text(chosen.modelled_peak_bytes or 0)}."
     )
 
 

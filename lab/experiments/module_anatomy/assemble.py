@@ -12,7 +12,7 @@ from torch.nn.parameter import is_lazy
 from lab import torch_private
 from lab.experiments.module_anatomy.calls import held_by
 from lab.experiments.module_anatomy.census import Census, FoundModule, FoundTensor, Hanging, read_in_methods
-from lab.experiments.module_anatomy.edits import multiplied_list
+from lab.experiments.module_anatomy.edits import assigned_anywhere, multiplied_list
 from lab.experiments.module_anatomy.marks import Marks
 from lab.experiments.module_anatomy.watch import HOOKS, MadeInForward, ModuleWatch
 from lab.instruments.describing.names import class_name, vars_of
@@ -78,11 +78,13 @@ def _tensor_row(
         device=str(tensor.device),
         in_forward=bool(row.place and row.place.in_forward),
         computed=tensor.grad_fn is not None,
+        gradient_norm=known.sizes.get(at),
     )
 
 
-def unregistered_rows(census: Census, watch: ModuleWatch) -> tuple[Unregistered, ...]:
+def unregistered_rows(census: Census, watch: ModuleWatch, code: str) -> tuple[Unregistered, ...]:
     found = [_unregistered(hanging) for hanging in census.hanging]
+    found = [u if u.line else replace(u, line=assigned_anywhere(code, u.name)) for u in found]
     return (*found, *(_made(made) for made in watch.made.values() if _is_lost(made, census)))
 
 
@@ -209,7 +211,7 @@ def _shared_tensor(rows: list[FoundTensor]) -> Shared:
 
 def optimizer_rows(census: Census, watch: ModuleWatch) -> tuple[OptimizerRow, ...]:
     known = {id(row.tensor): row for row in census.tensors}
-    made = list(watch.calls.optimizers.values())
+    modules, made = {id(row.module) for row in census.modules}, list(watch.calls.optimizers.values())
     everyone = {id(p) for one in made for p in held_by(one.optimizer)}
     absent = tuple(
         dict.fromkeys(
@@ -220,19 +222,20 @@ def optimizer_rows(census: Census, watch: ModuleWatch) -> tuple[OptimizerRow, ..
     )
     found = []
     for one in made:
-        held = held_by(one.optimizer)
-        stale = sum(id(p) not in known for p in held)
-        touches = any(id(p) in known for p in held) or one.refused or stale
-        if touches:
+        held, groups = held_by(one.optimizer), vars(one.optimizer).get("param_groups", ())
+        of_ours = any(id(top()) in modules for top in one.tops)
+        stale = sum(id(p) not in known for p in held) if of_ours else 0
+        if one.refused or one.concerns(modules, set(known)):
             found.append(
                 OptimizerRow(
                     type(one.optimizer).__name__,
                     one.line,
                     len(held),
                     stale,
-                    absent[:200],
+                    absent[:5000],
                     _odd_state(one.optimizer),
                     one.refused,
+                    tuple(float(group["lr"]) for group in groups if isinstance(group.get("lr"), (int, float))),
                 )
             )
     return tuple(found)
@@ -282,4 +285,5 @@ def hook_rows(census: Census, watch: ModuleWatch, numbers: Numbers) -> tuple[Hoo
 
 def _hook_row(path: str, kind: str, handle: int, watch: ModuleWatch, names: int, identity: int) -> HookRow:
     known = watch.hook(handle)
-    return HookRow(path, kind, known.place.line if known else None, names, 0, identity)
+    line, calls = (known.place.line, known.calls) if known else (None, 0)
+    return HookRow(path, kind, line, names, 0, identity, calls_before=calls)

@@ -41,6 +41,10 @@ _FORWARD, _BACKWARD = (
 PROBED = {"all": (*_FORWARD, *_BACKWARD), "forward": _FORWARD, "backward": _BACKWARD, "the program's own": ()}
 
 
+_NEVER_PROBED = (nn.ModuleList, nn.ModuleDict, torch.jit.ScriptModule)
+"""Modules that are not called, and compiled ones, which take no hooks."""
+
+
 @dataclass
 class Brackets:
     """What was recorded."""
@@ -76,8 +80,8 @@ def _once(subject: Any, census: Census, kinds: tuple[str, ...]) -> Brackets:
     inputs = [_fresh(value) for value in subject.inputs]
     found = Brackets()
     with contextlib.ExitStack() as stack:
-        recording.enter(stack, inputs, subject.model)
         try:
+            recording.enter(stack, inputs)
             with torch.enable_grad():
                 output = subject.model.forward(*inputs) if by_name else subject.model(*inputs)
                 result = first_tensor(output)
@@ -116,7 +120,7 @@ class _Recording:
         self._paths = {id(row.module): row for row in reversed(census.modules)}
         self._grads: list[tuple[torch.Tensor, Any]] = []
 
-    def enter(self, stack: contextlib.ExitStack, inputs: list[Any], model: nn.Module) -> None:
+    def enter(self, stack: contextlib.ExitStack, inputs: list[Any]) -> None:
         leaves = [row for row in self._census.tensors if row.tensor.is_leaf and not is_lazy(row.tensor)]
         grads = [(row.tensor, row.tensor.grad) for row in leaves]
         stack.callback(lambda: [setattr(tensor, "grad", grad) for tensor, grad in grads])
@@ -140,7 +144,7 @@ class _Recording:
         nn.Module.__call__ = call
         stack.callback(setattr, nn.Module, "__call__", original)
         for row in self._census.modules:
-            if not row.again and not isinstance(row.module, nn.ModuleList | nn.ModuleDict):
+            if not row.again and not isinstance(row.module, _NEVER_PROBED):
                 self._wrap_forward(stack, row.module)
 
     def _wrap_forward(self, stack: contextlib.ExitStack, module: nn.Module) -> None:
@@ -235,9 +239,7 @@ class _Recording:
         self.note(path, kind, by="probe", class_=class_, before=size, after=size, shape=_shape(subject))
 
     def _probes(self, inputs: list[Any]) -> Iterator[Any]:
-        rows = [
-            r for r in self._census.modules if not r.again and not isinstance(r.module, nn.ModuleList | nn.ModuleDict)
-        ]
+        rows = [r for r in self._census.modules if not r.again and not isinstance(r.module, _NEVER_PROBED)]
         self.probed = len(rows)
         for row in rows[:MOST_PROBED]:
             for name, kind in HOOKS.items():
@@ -296,7 +298,9 @@ def _first(value: Any) -> torch.Tensor | None:
 def _norm(value: torch.Tensor | None) -> float | None:
     if value is None or not value.is_floating_point() or value.is_meta:
         return None
-    return float(torch.linalg.vector_norm(value.detach().double()))
+    held = value.detach()
+    held = held.coalesce().values() if held.layout is torch.sparse_coo else held
+    return float(torch.linalg.vector_norm(held.double())) if held.layout is torch.strided else None
 
 
 def _version(value: torch.Tensor | None) -> int | None:

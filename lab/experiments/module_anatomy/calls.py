@@ -28,6 +28,12 @@ class Made:
     optimizer: torch.optim.Optimizer
     line: int | None
     refused: str = ""
+    tops: list[weakref.ref[nn.Module]] = field(default_factory=list)
+    """The outermost modules whose parameters it took."""
+
+    def concerns(self, modules: set[int], tensors: set[int]) -> bool:
+        """Whether it was made over one of these modules, or holds one of these tensors."""
+        return any(id(top()) in modules for top in self.tops) or any(id(p) in tensors for p in held_by(self.optimizer))
 
 
 @dataclass
@@ -45,20 +51,23 @@ class Direct:
 class Calls:
     """Filled while the program runs."""
 
-    optimizers: dict[int, Made] = field(default_factory=dict)
+    optimizers: dict[tuple[int, int] | None, Made] = field(default_factory=dict)
     loads: list[tuple[weakref.ref[nn.Module], Load]] = field(default_factory=list)
     conversions: list[tuple[weakref.ref[nn.Module], Conversion]] = field(default_factory=list)
     direct: dict[tuple[int, int], Direct] = field(default_factory=dict)
     _converting: int = 0
 
-    def wrappers(self, place: Callable[[], Any]) -> Iterator[tuple[Any, str, Callable[..., Any]]]:
+    def wrappers(
+        self, place: Callable[[], Any], tops_of: Callable[[list[torch.Tensor]], list[Any]]
+    ) -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         """(class, method, what stands around it)."""
 
         def made(original: Any, optimizer: Any, *args: Any, **kwargs: Any) -> None:
             at = place()
-            note = self.optimizers[at.line or 0] = Made(optimizer, at.line)
+            note = self.optimizers[at.spot] = Made(optimizer, at.line)
             try:
                 original(optimizer, *args, **kwargs)
+                note.tops = tops_of(held_by(optimizer))
             except Exception as error:
                 note.refused = str(error)[:300]
                 raise
@@ -86,24 +95,26 @@ class Calls:
                 return original(module, *args, **kwargs)
             self._converting += 1
             try:
-                before = _ties(module)
+                before, dtypes = _ties(module), _dtypes(module)
                 answer = original(module, *args, **kwargs)
                 with contextlib.suppress(Exception):
-                    self._note_conversion(module, name, line, before)
+                    self._note_conversion(module, name, line, before, dtypes)
                 return answer
             finally:
                 self._converting -= 1
 
         return convert
 
-    def _note_conversion(self, module: nn.Module, name: str, line: int, before: list[tuple[str, ...]]) -> None:
+    def _note_conversion(
+        self, module: nn.Module, name: str, line: int, before: list[tuple[str, ...]], old: set[str]
+    ) -> None:
         after = _ties(module)
         now = {id(p) for p in module.parameters()}
         holders = [m.optimizer for m in self.optimizers.values() if not m.refused]
         names = tuple(type(o).__name__ for o in holders if any(id(p) in now for p in held_by(o)))
         split = next((group for group in before if group not in after), ())
-        dtypes = {str(p.dtype).removeprefix("torch.") for p in module.parameters() if p.is_floating_point()}
-        dtype = dtypes.pop() if len(dtypes) == 1 else ""
+        dtypes = _dtypes(module)
+        dtype = next(iter(dtypes)) if len(dtypes) == 1 and dtypes != old else ""
         noted = Conversion(
             line, name, type(module).__name__, len(before), len(after), split, (), dtype, optimizers=names
         )
@@ -131,7 +142,7 @@ class Calls:
             assign = bool(args[1] if len(args) > 1 else kwargs.get("assign", False))
             missing, unexpected = tuple(k for k in before if k not in given), tuple(k for k in given if k not in before)
             noted = Load(
-                line, strict, assign, type(module).__name__, len(before), len(given), missing[:200], unexpected[:200],
+                line, strict, assign, type(module).__name__, len(before), len(given), missing[:5000], unexpected[:5000],
                 misfits, changed if copied else -1, error[:300], renamed=renaming(list(before), list(given)),
             )  # fmt: skip
             held = {id(value) for _, value in tensors_of(module)}
@@ -187,6 +198,11 @@ def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     return torch.equal(
         one.detach().contiguous().flatten().view(torch.uint8), other.detach().contiguous().flatten().view(torch.uint8)
     )
+
+
+def _dtypes(module: nn.Module) -> set[str]:
+    """Of its floating-point parameters."""
+    return {str(p.dtype).removeprefix("torch.") for p in module.parameters() if p.is_floating_point()}
 
 
 def _ties(module: nn.Module) -> list[tuple[str, ...]]:

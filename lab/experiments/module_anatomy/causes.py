@@ -177,6 +177,8 @@ def _not_copied(result: AnatomyResult, match: re.Match[str], line: int | None) -
     if not held:
         return None
     first = held[0]
+    if first.line is None and not first.kind.startswith("parameter that"):
+        return _computed_by_torch(first, line)
     lost = first.kind.startswith("parameter that")
     why = (
         "It is the result of converting a Parameter"
@@ -193,6 +195,16 @@ def _not_copied(result: AnatomyResult, match: re.Match[str], line: int | None) -
         (*site(first.line, "kept here", first.name), *site(line, "fails here")),
         repair_of(result, hanging) if hanging else (),
         {"tensors with a graph": len(held)},
+    )
+
+
+def _computed_by_torch(first: TensorRow, line: int | None) -> Cause:
+    return Cause(
+        f"{first.name} is computed, and kept as an attribute",
+        f"{first.name} is the result of operations and was put there by a hook of torch, as the weight_norm of old does before each call. A "
+        "deep copy takes leaves only.",
+        "Use torch.nn.utils.parametrizations.weight_norm, which keeps no result, or copy before the first call.",
+        site(line, "fails here", first.name),
     )
 
 
@@ -423,6 +435,31 @@ def _hooked_view(result: AnatomyResult, match: re.Match[str], line: int | None) 
     )
 
 
+def _property(result: AnatomyResult, match: re.Match[str], line: int | None) -> Cause | None:
+    class_, name = match[1], match[2]
+    at = edits.property_line(result.code, class_, name)
+    if at is None:
+        return None
+    return Cause(
+        f"{name} is a property, and something inside it is missing",
+        f"{class_} has the property {name}, line {at}. When its body raises AttributeError, Python asks nn.Module for the name instead, which knows "
+        f"no {name} and says so. The attribute that is missing is one that the property reads.",
+        "Look at what the property reads; call its body as a plain method to see the true message.",
+        (*site(at, "raises inside", name), *site(line, "fails here")),
+        (),
+        {"property": name},
+    )
+
+
+def _dotted(result: AnatomyResult, match: re.Match[str], line: int | None) -> Cause:
+    return Cause(
+        "A dot separates levels",
+        f"Names of parameters and modules are paths, layers.0.weight, so a {match[1]} cannot have a dot in its own name.",
+        "Replace the dot, such as name.replace('.', '_').",
+        site(line, "fails here"),
+    )
+
+
 _LOOKS: tuple[tuple[str, Look], ...] = (
     (r"optimizer got an empty parameter list", _empty_list),
     (r"attribute '([^']+)' already exists", _name_taken),
@@ -434,6 +471,8 @@ _LOOKS: tuple[tuple[str, Look], ...] = (
     (r"Error\(s\) in loading state_dict", _loading),
     (r"Module \[(ModuleList|ModuleDict)\] is missing the required", _holds_only),
     (r"is missing the required \"forward\" function", _misspelt),
+    (r"'(\w+)' object has no attribute '(\w+)'", _property),
+    (r"(module|parameter|buffer) name can.{1,3}t contain", _dotted),
     (r"object has no attribute|takes no arguments|takes 1 positional argument|unexpected keyword argument", _misspelt),
     (r"cannot assign '[^']+' as parameter '([^']+)'", _tensor_over_parameter),
     (r"Only Tensors of floating point and complex dtype can require gradients", _integer_parameter),

@@ -137,6 +137,8 @@ class Census:
         for name, value in list(vars_of(module).items()):
             if name not in INTERNAL and type(name) is str:
                 at = self._watch.set_at(module, name)
+                if at and at.in_forward and isinstance(value, torch.Tensor) and value.grad_fn is None:
+                    at = self._watch.first_set(module, name) or at  # state that a forward updates
                 if not (at and at.empty and _is_a_log(value)):
                     self._hang(Hanging(f"{prefix}{name}", row, name, _way(value), at), value)
         for name, value in _class_attributes(type(module)):

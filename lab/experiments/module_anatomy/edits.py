@@ -101,12 +101,18 @@ def _nn(code: str, name: str) -> str:
 def as_buffer(code: str, line: int | None, name: str) -> tuple[Edit, ...]:
     """``self.mask = value`` as ``self.register_buffer("mask", value)``."""
     found = attribute_set(code, line, name) if line else None
-    match found:
-        case ast.Assign(targets=[ast.Attribute(value=ast.Name(id=owner))], value=value) if (
-            value.lineno == value.end_lineno
-        ):
-            return replaced(code, found, f'{owner}.register_buffer("{name}", {source_of(code, value)})')
-    return ()
+    if found is None or not isinstance(found.targets[0], ast.Attribute):
+        return ()
+    value, owner = found.value, source_of(code, found.targets[0].value)
+    call = f'{owner}.register_buffer("{name}", '
+    if value.lineno == value.end_lineno:
+        return replaced(code, found, f"{call}{source_of(code, value)})")
+    around = wrapped(code, value, "", ")")
+    if value.lineno != found.lineno or len(around) != 2:
+        return ()
+    first = code.split("\n")[found.lineno - 1]
+    head, rest = _cut(first, found.col_offset)[0], _cut(first, value.col_offset)[1]
+    return Edit(found.lineno, first, head + call + rest), around[1]
 
 
 def as_parameter(code: str, line: int | None, name: str) -> tuple[Edit, ...]:
@@ -173,8 +179,8 @@ def called(code: str, line: int) -> tuple[Edit, ...]:
 
 
 def calls_forward_by_name(code: str) -> bool:
-    """Whether the program writes out a call of a forward that is not its base class's."""
-    return any(
+    """Whether the program writes out a call of a forward that is not its base class's. Compilers read the text of forward itself."""
+    return not any(word in code for word in (".jit.", "torch.jit", "torch.export", "torch.compile")) and any(
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "forward"
@@ -339,3 +345,25 @@ def tied_again(code: str, line: int, owner: str, names: tuple[str, ...]) -> tupl
     indent = " " * statement.col_offset
     text = f'{indent}{owner}.get_submodule("{second}").{b} = {owner}.get_submodule("{first}").{a}'
     return (Edit(end, lines[end - 1], f"{lines[end - 1]}\n{text}"),)
+
+
+def property_line(code: str, class_: str, name: str) -> int | None:
+    """The line of a property of a class of the program."""
+    for owner in ast.walk(_tree(code)):
+        if isinstance(owner, ast.ClassDef) and owner.name == class_:
+            for f in owner.body:
+                if (
+                    isinstance(f, ast.FunctionDef)
+                    and f.name == name
+                    and any("property" in ast.unparse(d) for d in f.decorator_list)
+                ):
+                    return f.lineno
+    return None
+
+
+def assigned_anywhere(code: str, name: str) -> int | None:
+    """The first line that gives a plain name a value, in any scope."""
+    for node in ast.walk(_tree(code)):
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
+            return node.lineno
+    return None

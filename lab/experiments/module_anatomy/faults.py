@@ -5,7 +5,6 @@ from __future__ import annotations
 from lab.contract import Fault
 from lab.experiments.module_anatomy.causes import cause_of
 from lab.experiments.module_anatomy.schema import Result
-from lab.experiments.module_anatomy.words import site
 from lab.program.explain import explain_fault
 from lab.records.program import Ended
 
@@ -14,7 +13,6 @@ def fault_of(ended: Ended, result: Result) -> Fault:
     """The fault with its cause."""
     plain = explain_fault(ended)
     why = cause_of(result, ended.type, ended.message, ended.line)
-    if why is None:
-        sites = site(ended.line, "fails here")
-        return Fault(ended.type, ended.message, ended.line, plain.explanation, plain.repair, sites)
+    if why is None:  # without sites: this record names no cause
+        return Fault(ended.type, ended.message, ended.line, plain.explanation, plain.repair)
     return Fault(ended.type, ended.message, ended.line, why.text, why.repair or plain.repair, why.sites)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -18,8 +18,6 @@ from torch.nn.parameter import is_lazy
 
 from lab.experiments.module_anatomy.actions import ties_of
 from lab.experiments.module_anatomy.calls import renaming, same_bits, tensors_of
-from lab.experiments.module_anatomy.census import Census
-from lab.experiments.module_anatomy.twin import real_copy
 from lab.instruments.describing.values import dtype_name
 from lab.records.anatomy import KeyRow, Keys
 
@@ -27,11 +25,11 @@ NAMES = ("state", "state_dict", "checkpoint", "ckpt", "weights", "sd", "old")
 _INSIDE = ("state_dict", "model_state_dict", "model")
 
 
-def load_into_copy(subject: Any, census: Census) -> Keys | None:
-    """The chosen file into a copy of the model."""
+def load_into_copy(subject: Any, make: Callable[[], nn.Module]) -> Keys:
+    """The chosen file into another of the same model, which ``make`` gives."""
     params = subject.params
     try:
-        model = real_copy(subject.model, census)
+        model = make()
         file = _file(params.file, model, subject.ran.namespace)
     except Exception as error:  # noqa: BLE001 - a class of the program may refuse to be copied
         return Keys((), (), (), error=f"{type(error).__name__}: {str(error)[:300]}", file=params.file)
@@ -41,7 +39,8 @@ def load_into_copy(subject: Any, census: Census) -> Keys | None:
 def loaded(model: nn.Module, file: Mapping[str, Any], name: str, *, strict: bool, assign: bool) -> Keys:
     """Load ``file`` into ``model``, and what that did."""
     before = {key: (value, value.detach().clone()) for key, value in tensors_of(model) if not is_lazy(value)}
-    foreseen = {key: _foresee(key, before, file) for key in dict.fromkeys((*before, *file))}
+    extra = {key for key, value in model.state_dict().items() if not isinstance(value, torch.Tensor)}
+    foreseen = {key: _foresee(key, before, file) for key in dict.fromkeys((*before, *file)) if key not in extra}
     optimizer, ties, error, told = {id(p) for p in model.parameters()}, ties_of(model), "", ""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -118,8 +117,7 @@ def _text(value: Any) -> str:
 
 
 def _file(name: str, model: nn.Module, names: Mapping[str, Any]) -> dict[str, Any]:
-    own = {k: v.detach().clone() for k, v in model.state_dict().items() if isinstance(v, torch.Tensor)}
-    own = {k: _other(v) for k, v in own.items()}
+    own = {k: _other(v.detach()) if isinstance(v, torch.Tensor) else v for k, v in model.state_dict().items()}
     if name == "the program's":
         return _programs(names)
     return _ALTERED[name](own)
@@ -141,7 +139,7 @@ def _programs(names: Mapping[str, Any]) -> dict[str, Any]:
 
 def _wider(own: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The last matrix of the file has one row more, and so has the bias beside it."""
-    matrices = [k for k, v in own.items() if v.dim() >= 2]
+    matrices = [k for k, v in own.items() if isinstance(v, torch.Tensor) and v.dim() >= 2]
     if not matrices:
         return own
     last = matrices[-1]
@@ -150,7 +148,9 @@ def _wider(own: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def _cast(dtype: torch.dtype) -> Any:
-    return lambda own: {k: v.to(dtype) if v.is_floating_point() else v for k, v in own.items()}
+    return lambda own: {
+        k: v.to(dtype) if isinstance(v, torch.Tensor) and v.is_floating_point() else v for k, v in own.items()
+    }
 
 
 _ALTERED: dict[str, Any] = {

@@ -32,6 +32,8 @@ class Marks:
     changed: dict[int, bool] = field(default_factory=dict)
     keys: dict[int, list[str]] = field(default_factory=dict)
     optimizer: str = ""
+    sizes: dict[int, float] = field(default_factory=dict)
+    """2-norm of each gradient."""
     why_not: str = ""
     """Why there is no gradient."""
 
@@ -45,7 +47,8 @@ def measure_marks(
         prefix = f"{name}." if len(roots) > 1 else ""
         for key, tensor in tensors_of(root):
             marks.keys.setdefault(id(tensor), []).append(f"{prefix}{key}")
-    optimizers = [one for one in made if not one.refused and _holds_some(one.optimizer, census)]
+    modules, tensors = {id(row.module) for row in census.modules}, {id(row.tensor) for row in census.tensors}
+    optimizers = [one for one in made if not one.refused and one.concerns(modules, tensors)]
     stands_in = None
     if optimizers:
         marks.owned = {id(p) for one in optimizers for p in held_by(one.optimizer)}
@@ -59,11 +62,6 @@ def measure_marks(
     if loss is not None:
         _one_step(census, marks, [one.optimizer for one in optimizers], stands_in, loss)
     return marks
-
-
-def _holds_some(optimizer: torch.optim.Optimizer, census: Census) -> bool:
-    known = {id(row.tensor) for row in census.tensors}
-    return any(id(p) in known for p in held_by(optimizer))
 
 
 def _one_step(
@@ -87,6 +85,7 @@ def _one_step(
             marks.reached = {id(leaf) for leaf in leaves_behind(value)}
             value.backward()
         marks.gradient = {at: _gradient(leaf) for at, leaf in leaves.items()}
+        marks.sizes = {at: float(leaf.grad.norm()) for at, leaf in leaves.items() if leaf.grad is not None}
         for optimizer in optimizers or ([torch.optim.SGD(stands_in, lr=STEP)] if stands_in else []):
             optimizer.step()
         marks.changed = {at: not same_bits(leaves[at], copy) for at, copy in copies.items()}

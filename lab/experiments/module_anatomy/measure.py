@@ -28,7 +28,7 @@ from lab.experiments.module_anatomy.repairs import tested
 from lab.experiments.module_anatomy.schema import Params, Result
 from lab.experiments.module_anatomy.spelling import suspects_of
 from lab.experiments.module_anatomy.subject import input_for, roots_of
-from lab.experiments.module_anatomy.twin import moved_names
+from lab.experiments.module_anatomy.twin import moved_names, real_copy, without_data
 from lab.experiments.module_anatomy.watch import ModuleWatch
 from lab.instruments.describing.values import dtype_name
 from lab.program import run as program
@@ -37,7 +37,7 @@ from lab.program.trained import model_of
 from lab.records.anatomy import Conversion, DirectCall, Load
 from lab.torch_private import require
 
-SHARE, SHARE_OF_ALL = 0.4, 0.85
+SHARE, SHARE_OF_ALL, AGAIN_S = 0.4, 0.85, 5.0
 """Of the wall time of a program: what it takes itself, and with the trials of its repairs."""
 MANY = 10_000_000
 """Parameters from which the memory of one run is missed by the next."""
@@ -144,6 +144,9 @@ def _find_inputs(subject: Subject) -> None:
     at = next((i for i, (_, root) in enumerate(subject.roots) if root is own.model), None)
     if at is None:  # a part of a model that was called by itself
         subject.missing = "No call of the whole model was seen. Write batch = inputs."
+        if subject.ran.seen.backwards:  # its loss is that of the training step all the same
+            subject.loss, subject.loss_name = own.loss, own.loss_name
+            return None
         return _make_up(subject)
     if at:
         subject.roots.insert(0, subject.roots.pop(at))
@@ -171,11 +174,7 @@ def _runs(model: nn.Module, given: torch.Tensor) -> bool:
 
 
 def _tree(result: Result, subject: Subject, census: Census) -> Result:
-    moved, why = None, ""
-    try:
-        moved = moved_names(subject.roots, census, subject.watch)
-    except Exception as error:  # noqa: BLE001 - a class of the program may refuse to be copied
-        why = f"the model cannot be copied ({type(error).__name__}: {str(error)[:120]})"
+    moved, why = _moved(subject, census)
     action = do_action(subject, census) if subject.params.action != "none" else None
     with subject.watch:  # layers that a forward makes
         marks = measure_marks(census, subject.roots, list(subject.watch.calls.optimizers.values()), subject.loss)
@@ -183,12 +182,36 @@ def _tree(result: Result, subject: Subject, census: Census) -> Result:
     return replace(
         result,
         tensors=assemble.tensor_rows(census, marks, moved),
-        unregistered=assemble.unregistered_rows(census, subject.watch),
+        unregistered=assemble.unregistered_rows(census, subject.watch, subject.params.code),
         optimizer=marks.optimizer,
         no_gradient=marks.why_not or ("" if subject.loss else subject.missing),
         no_moves=why,
         action=action,
     )
+
+
+def _moved(subject: Subject, census: Census) -> tuple[dict[str, bool] | None, str]:
+    """Which tensors a conversion reaches, and why that is not known."""
+    try:
+        try:
+            return moved_names(without_data(subject.roots, census), census, subject.watch), ""
+        except Exception:  # noqa: BLE001 - a class of the program may refuse to be copied
+            roots, watch = _again(subject)
+            return moved_names(roots, census, watch), ""
+    except Exception as error:  # noqa: BLE001 - or to be converted
+        return None, f"{type(error).__name__}: {str(error)[:120]}"
+
+
+def _again(subject: Subject) -> tuple[list[tuple[str, nn.Module]], ModuleWatch]:
+    """What the program makes when it runs once more with the same seed."""
+    watch = ModuleWatch(calls_forward=False)
+    torch.manual_seed(subject.params.seed)
+    with watch:
+        ran = program.run_program(subject.params.code, program.namespace(), wall_s=AGAIN_S, printed_bytes=1 << 20)
+    roots = roots_of(ran, watch)
+    wanted = [name for name, _ in subject.roots]
+    roots.sort(key=lambda pair: wanted.index(pair[0]) if pair[0] in wanted else len(wanted))
+    return roots, watch
 
 
 def _hooks(result: Result, subject: Subject, census: Census) -> Result:
@@ -206,7 +229,10 @@ def _hooks(result: Result, subject: Subject, census: Census) -> Result:
 
 
 def _state_dict(result: Result, subject: Subject, census: Census) -> Result:
-    return replace(result, keys=load_into_copy(subject, census))
+    keys = load_into_copy(subject, lambda: real_copy(subject.model, census))
+    if not keys.rows and keys.error and subject.params.file != "the program's":  # no copy: the program makes another
+        keys = load_into_copy(subject, lambda: _again(subject)[0][0][1])
+    return replace(result, keys=keys)
 
 
 _VIEWS = {"tree": _tree, "hooks": _hooks, "state dict": _state_dict}

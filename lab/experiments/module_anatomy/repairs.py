@@ -1,7 +1,9 @@
-"""A repair is run before it is offered: clean end, right gradients where the program differentiates, and its finding gone."""
+"""A repair is run before it is offered: clean end, its finding gone, and where the program differentiates right gradients:
+those of its own forward by differences, or the very ones from before, where a program cuts its graph on purpose."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -49,7 +51,7 @@ def _tried(
         return TestedEdit(edits, False, "what it is to cure is still there")
     if ".backward(" in params.code:
         why = _gradients(edits, params, seconds_left)
-        if why:
+        if why and not _same_gradients(result, after):
             return TestedEdit(edits, False, why)
     keys = sum(len(t.keys) for t in {t.identity: t for t in after.tensors}.values())
     return TestedEdit(edits, True, parameters=after.parameter_count, keys=keys)
@@ -61,7 +63,8 @@ def _better(before: Result, after: Result) -> bool:
 
 
 def _troubles(result: Result) -> int:
-    hanging = sum(not (u.what == "tensor" and u.in_forward) for u in result.unregistered)
+    weights = {"activation": 2}  # without its graph it is still a plain tensor
+    hanging = sum(weights.get(u.what, 1) for u in result.unregistered if not (u.what == "tensor" and u.in_forward))
     shared = sum(s.repeated for s in result.shared)
     skipped = sum(call.times for call in result.direct)
     split = sum(bool(c.split) and not _tied(result, c.split) for c in result.conversions)
@@ -71,6 +74,14 @@ def _troubles(result: Result) -> int:
 
 def _tied(result: Result, names: tuple[str, ...]) -> bool:
     return any(set(names) <= set(s.names) for s in result.shared)
+
+
+def _same_gradients(before: Result, after: Result) -> bool:
+    """Of one step: a registration changes who finds a tensor, not what is computed with it."""
+    old = {t.name: t.gradient_norm for t in before.tensors if t.gradient_norm is not None}
+    new = {t.name: t.gradient_norm for t in after.tensors if t.gradient_norm is not None}
+    common = old.keys() & new.keys()
+    return bool(common) and not before.fault and all(math.isclose(old[n], new[n], rel_tol=1e-6) for n in common)
 
 
 _ANY = tuple(map(str, range(1000)))

@@ -20,7 +20,7 @@ def roots_of(ran: Ran, watch: ModuleWatch) -> list[tuple[str, nn.Module]]:
     """(name, module), the one called model, net or network first."""
     named = [(n, v) for n, v in ran.namespace.items() if issubclass(type(v), nn.Module) and not n.startswith("_")]
     called = [(call.name, call.module) for call in ran.seen.calls.values()]
-    kept = [(type(m).__name__, m) for line, m in watch.kept.items() if not _born_in_forward(watch, m)]
+    kept = [(type(m).__name__, m) for m in watch.kept.values() if not _born_in_forward(watch, m)]
     found = _outermost(named, watch)
     if not found or not any(_holds(m, watch) for _, m in found):
         found = _around(called, _own_classes(kept), watch) or _outermost(_own_classes(kept) or kept, watch)

@@ -6,6 +6,7 @@ NOTE How "moves" is measured.
 2. torch's own ``to`` converts the copy to a dtype that no tensor has. What changed its dtype was reached.
 3. Integers have no other dtype to go to: they are reached when ``to("meta")`` changes their device.
 4. The copy is walked as the model was; a tensor is found by its name.
+5. Where a model cannot be copied, the program is run again with the same seed, and what it makes is converted.
 """
 
 from __future__ import annotations
@@ -25,11 +26,10 @@ _TARGETS = (torch.float64, torch.bfloat16, torch.float16, torch.float32)
 Roots = list[tuple[str, nn.Module]]
 
 
-def moved_names(roots: Roots, census: Census, watch: ModuleWatch) -> dict[str, bool]:
-    """Name of each tensor -> whether a conversion reaches it. Raises what the copy raises."""
+def moved_names(twin: Roots, census: Census, watch: ModuleWatch) -> dict[str, bool]:
+    """Name of each tensor -> whether a conversion of ``twin`` reaches it. ``census`` is of the original."""
     present = {row.tensor.dtype for row in census.tensors}
     target = next(dtype for dtype in _TARGETS if dtype not in present or dtype is _TARGETS[-1])
-    twin = without_data(roots, census)
     before = {row.name: row.tensor.dtype for row in Census(twin, watch).tensors}
     found: dict[str, bool] = {}
     with warnings.catch_warnings(action="ignore"):

@@ -21,9 +21,11 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
+from lab import torch_private
 from lab.experiments.module_anatomy.calls import Calls
-from lab.instruments.describing.names import class_module, program_scopes
+from lab.instruments.describing.names import class_module, program_scopes, vars_of
 from lab.program.lines import FILE
 
 HOOKS = {
@@ -44,6 +46,8 @@ class Place:
     in_forward: bool
     empty: bool = False
     """An empty container was put there."""
+    spot: tuple[int, int] | None = None
+    """The line and the place in its bytecode: two calls on one line differ."""
 
 
 @dataclass
@@ -54,6 +58,9 @@ class Born:
     module: weakref.ref[nn.Module]
     number: int
     set_at: dict[str, Place] = field(default_factory=dict)
+    """By attribute; the last time."""
+    first_at: dict[str, Place] = field(default_factory=dict)
+    """The first time that a tensor was put there."""
     parameters: int = 0
 
 
@@ -65,7 +72,8 @@ class Hooked:
     place: Place
     owner: weakref.ref[Any]
     handle: int
-    torchs: bool
+    calls: int
+    """How many modules had been called before."""
 
 
 @dataclass
@@ -81,17 +89,18 @@ class MadeInForward:
 
 def place(constructors: Collection[Any] = ()) -> Place:
     """Of the innermost frame of the program. ``constructors``: code of those that are under way; what calls them counts."""
-    frame, line, own = sys._getframe(2), None, set(constructors)
+    frame, line, own, spot = sys._getframe(2), None, set(constructors), None
     while frame is not None:
         code = frame.f_code
         if code in own:
             own.remove(code)
         elif code.co_filename == FILE:
-            line = frame.f_lineno if line is None else line
+            if line is None:
+                line, spot = frame.f_lineno, (frame.f_lineno, frame.f_lasti)
             if code.co_name == "forward":
-                return Place(line, in_forward=True)
+                return Place(line, in_forward=True, spot=spot)
         frame = frame.f_back
-    return Place(line, in_forward=False)
+    return Place(line, in_forward=False, spot=spot)
 
 
 @functools.cache
@@ -106,7 +115,7 @@ class ModuleWatch:
 
     def __init__(self, *, calls_forward: bool) -> None:
         self.calls = Calls()
-        self.kept: dict[int, nn.Module] = {}
+        self.kept: dict[tuple[int, int], nn.Module] = {}
         self.hooks: list[Hooked] = []
         self.made: dict[int, MadeInForward] = {}
         self._born: dict[int, Born] = {}
@@ -114,7 +123,7 @@ class ModuleWatch:
         self._calls_forward = calls_forward
         self._originals: list[tuple[Any, str, Any]] = []
         self._wrapped: set[type] = set()
-        self._count = 0
+        self._count = self._called = 0
         self.measuring = False
         """The program has ended, and its model is run to be measured."""
 
@@ -127,11 +136,16 @@ class ModuleWatch:
         for kinds, owner in ((HOOKS, nn.Module), (TENSOR_HOOKS, torch.Tensor)):
             for name, kind in kinds.items():
                 self._wrap(owner, name, functools.partial(self._hook, kind))
-        for owner, name, around in self.calls.wrappers(place):
+        for owner, name, around in self.calls.wrappers(place, self.tops_of):
             self._wrap(owner, name, around)
+        self._counting = register_module_forward_pre_hook(self._count_call)
         return self
 
+    def _count_call(self, module: nn.Module, inputs: Any) -> None:
+        self._called += 1
+
     def __exit__(self, *error: object) -> None:
+        torch_private.remove_global_hook(self._counting)
         while self._originals:
             owner, name, original = self._originals.pop()
             setattr(owner, name, original)
@@ -157,6 +171,28 @@ class ModuleWatch:
         found = self.born(module)
         return (found.set_at.get(name) if found else None) or self._by_class.get((type(module), name))
 
+    def first_set(self, module: nn.Module, name: str) -> Place | None:
+        """Where it got a tensor under this name first, where that was outside of any forward."""
+        found = self.born(module)
+        at = found.first_at.get(name) if found else None
+        return at if at and not at.in_forward else None
+
+    def tops_of(self, tensors: list[torch.Tensor]) -> list[weakref.ref[nn.Module]]:
+        """The outermost modules that hold one of these Parameters now."""
+        alive = [m for born in self._born.values() if (m := born.module()) is not None]
+        parent = {id(child): m for m in alive for child in vars_of(m).get("_modules", {}).values() if child is not None}
+        owner = {id(p): m for m in alive for p in vars_of(m).get("_parameters", {}).values() if p is not None}
+        tops: dict[int, nn.Module] = {}
+        for tensor in tensors:
+            module = owner.get(id(tensor))
+            for _ in range(100):
+                if module is None or id(module) not in parent:
+                    break
+                module = parent[id(module)]
+            if module is not None:
+                tops[id(module)] = module
+        return [weakref.ref(module) for module in tops.values()]
+
     def hook(self, handle: int) -> Hooked | None:
         return next((hook for hook in self.hooks if hook.handle == handle), None)
 
@@ -164,8 +200,8 @@ class ModuleWatch:
         at = place(_constructors(type(module)))
         self._count += 1
         found = self._born[id(module)] = Born(at, weakref.ref(module), self._count)
-        if at.line is not None:
-            self.kept[at.line] = module
+        if at.line is not None and at.spot is not None:
+            self.kept[at.spot] = module
             if at.in_forward:
                 made = self.made.setdefault(at.line, MadeInForward(at.line))
                 made.times, made.last, made.class_ = made.times + (not self.measuring), found, type(module).__name__
@@ -184,6 +220,8 @@ class ModuleWatch:
         at = place()
         at.empty = type(value) in (list, dict, tuple) and not value
         found.set_at[name] = at
+        if isinstance(value, torch.Tensor):
+            found.first_at.setdefault(name, at)
         if class_module(type(module)) == "__main__":
             self._by_class[type(module), name] = at
 
@@ -206,9 +244,7 @@ class ModuleWatch:
 
     def _hook(self, kind: str, original: Any, owner: Any, *args: Any, **kwargs: Any) -> Any:
         handle = original(owner, *args, **kwargs)
-        function = args[0] if args else next(iter(kwargs.values()), None)
-        torchs = str(getattr(function, "__module__", "")).startswith("torch.")
-        self.hooks.append(Hooked(kind, place(), weakref.ref(owner), getattr(handle, "id", -1), torchs))
+        self.hooks.append(Hooked(kind, place(), weakref.ref(owner), getattr(handle, "id", -1), self._called))
         return handle
 
     def _follow_forward(self, kind: type) -> None:

@@ -10,6 +10,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
+
+
+class Place(Protocol):
+    """A tensor as a description of memory."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
 
 
 @dataclass(frozen=True)
@@ -81,6 +90,21 @@ def is_contiguous(shape: Sequence[int], stride: Sequence[int]) -> bool:
     """One run in the order of the indices, without gaps."""
     found = runs(shape, stride)
     return not math.prod(shape) or not found or (len(found) == 1 and stride[found[0][-1]] == 1)
+
+
+_EXACT = 4096
+
+
+def overlap(a: Place, b: Place) -> bool:
+    """Whether two tensors in one piece of memory have an element in common; of large ones, whether their ranges meet."""
+    if math.prod(a.shape) <= _EXACT and math.prod(b.shape) <= _EXACT:
+        positions = set(flat_positions(a.shape, a.stride, a.offset))
+        return not positions.isdisjoint(flat_positions(b.shape, b.stride, b.offset))
+    return a.offset <= _last(b) and b.offset <= _last(a)
+
+
+def _last(place: Place) -> int:
+    return place.offset + sum((size - 1) * step for size, step in zip(place.shape, place.stride, strict=True))
 
 
 def misfit(a: Sequence[int], b: Sequence[int]) -> tuple[int, int, int] | None:

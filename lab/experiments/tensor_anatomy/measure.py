@@ -57,7 +57,7 @@ def _read(params: Params, trace: TensorTrace, checks: ProgramChecks, ran: progra
     return Result(
         view=params.view,
         lines=lines,
-        lines_cut=max(0, trace.made - len(lines)),
+        lines_cut=max(0, trace.made - len(lines)) + trace.skipped,
         storages=assemble.storage_records(trace, lines, ran.namespace, ended),
         strips=assemble.strip_records(ended),
         places=places,

@@ -29,7 +29,13 @@ from lab.instruments.graph.cuts import CutLog
 from lab.instruments.graph.engine_calls import PassLog, SeenPass
 from lab.instruments.graph.events import OptimizerSteps
 from lab.instruments.graph.recorder import HOOKS, Met, Recorder
-from lab.instruments.graph.tensor_log import Operation
+from lab.instruments.graph.slopes import points_of
+from lab.instruments.graph.tensor_log import Operation, State
+
+MOST_KEPT_POINTS = 6
+"""Applications of functions with a backward in Python whose large inputs are copied, to compare with differences."""
+MOST_SPOKEN = 2_000
+"""Names of contents that are remembered."""
 
 
 class ProgramTrace(TorchFunctionMode):
@@ -47,6 +53,8 @@ class ProgramTrace(TorchFunctionMode):
         self._last: weakref.ref[torch.Tensor] | None = None
         self.broken: Exception | None = None
         """First fault of the instrument itself. The program went on; what was recorded is incomplete."""
+        self.spoken: dict[int, tuple[str, State]] = {}
+        """Contents that require gradients and had a name when a pass began, by number: the names of functions end with them."""
         self.ended_in: list[Mapping[str, Any]] = []
         """Variables of the functions in which the program ended, innermost first."""
         self._file, self._scope = file, scope
@@ -193,6 +201,8 @@ class ProgramTrace(TorchFunctionMode):
             self._remember(results, call.line, in_place=False)
             if len(self.applied) < 20:
                 self.applied.append((function, call))
+            if len(self.applied) <= MOST_KEPT_POINTS:
+                call.points = points_of(met)
             node = next((t.grad_fn for t in results if t.grad_fn is not None), None)
             if node is not None:
                 self.custom_classes.setdefault(type(node).__name__, function)
@@ -241,6 +251,9 @@ class ProgramTrace(TorchFunctionMode):
             seen = self.seen(tensor)
             if seen and name not in seen.variables:
                 seen.variables.append(name)
+            known = self.recorder.tensors.known(tensor) if seen and len(self.spoken) < MOST_SPOKEN else None
+            if known is not None:
+                self.spoken.setdefault(known.number, (name, known))
         return graph
 
     def run_by_lab(self, edge: GradientEdge, graph: Graph, call: str) -> None:

@@ -64,6 +64,8 @@ class Recorder:
     ) -> None:
         """Log what the operation made and wrote, and whether NaN or infinity began with it."""
         self.tensors.add(call, made, [t for t, _ in written])
+        if call.name in _BY_INDEX:
+            call.repeats = any(_repeats(tensor) for tensor, _ in met)
         if not made and not written and type(result) in (int, float, bool, list):
             call.plain_result = result if type(result) is not list or len(result) <= 64 else None
         for tensor, use in written:
@@ -194,3 +196,11 @@ WRITTEN = {
     "__ixor__": "^=",
 }
 """How a program writes an in-place operation that has no name."""
+
+
+_BY_INDEX = {"scatter", "scatter_", "index_copy", "index_copy_", "index_put", "index_put_"}
+
+
+def _repeats(tensor: torch.Tensor) -> bool:
+    """Whether it is an index in which a place stands twice."""
+    return tensor.dtype is torch.int64 and tensor.dim() == 1 and tensor.unique().numel() < tensor.numel()

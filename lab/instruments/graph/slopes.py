@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -21,6 +22,8 @@ from lab.records.operations import Checked
 
 STEP = 1e-6
 _MOST_ELEMENTS, _MOST_OPERATIONS = 8, 40
+MOST_POINTS = 100_000
+"""Elements of an input of a function with a backward in Python up to which it is kept in float64 for the differences."""
 _UNREPEATABLE = (
     "dropout",
     "rand",
@@ -86,17 +89,18 @@ def check_custom(applied: list[tuple[type, Operation]], *, second: bool) -> Iter
     """Functions with a backward in Python, on the recorded inputs: the derivative, and that of the derivative."""
     for function, call in applied[:6]:
         floats = [use for use in call.uses if use.dtype.is_floating_point]
-        if not floats or not _small(call) or _opaque(call.args):
+        if not floats or not (_small(call) or _kept(call)) or _opaque(call.args):
             continue
         with _quietly():
             yield from _check_custom(function, call, floats[0], second)
 
 
 def _check_custom(function: Any, call: Operation, use: State, second: bool) -> Iterator[Checked]:
-    point = torch.tensor(use.value, dtype=torch.float64)
+    points = call.points or {}
+    point = points[use.number] if use.number in points else torch.tensor(use.value, dtype=torch.float64)
 
     def phi(x: torch.Tensor) -> torch.Tensor:
-        return _first(function.apply(*_filled(call.args, use, x))).sum()
+        return _first(function.apply(*_filled(call.args, use, x, points))).sum()
 
     def slope(x: torch.Tensor) -> torch.Tensor:
         leaf = x.detach().clone().requires_grad_()
@@ -120,7 +124,7 @@ def _compared(
     phi: Callable[[torch.Tensor], torch.Tensor],
 ) -> Iterator[Checked]:
     middle = phi(point)
-    for i in range(point.numel()):
+    for i in range(0, point.numel(), max(1, point.numel() // _MOST_ELEMENTS)):
         at = point.reshape(-1)[i].item()
         step = STEP * max(1.0, abs(at))
         left, right = (phi(_moved(point, i, sign * step)) for sign in (-1, 1))
@@ -148,22 +152,37 @@ def _first(result: Any) -> torch.Tensor:
     return result[0] if isinstance(result, tuple) else result
 
 
-def _filled(values: Any, use: State, x: torch.Tensor) -> Any:
-    """The arguments with ``x`` in place of ``use``, other tensors from their recorded values."""
-    return type(values)(_value(v, use, x) for v in values)
+def _kept(call: Operation) -> bool:
+    return bool(call.points) and all(use.number in call.points or use.value is not None for use in call.uses)
+
+
+def points_of(tensors: list[tuple[torch.Tensor, State]]) -> dict[int, torch.Tensor]:
+    """Large finite inputs of a function with a backward in Python, in float64."""
+    return {
+        use.number: tensor.detach().double()
+        for tensor, use in tensors
+        if use.value is None and tensor.is_floating_point() and tensor.numel() <= MOST_POINTS and use.finite
+    }
+
+
+def _filled(values: Any, use: State, x: torch.Tensor, points: Mapping[int, torch.Tensor] = MappingProxyType({})) -> Any:
+    """The arguments with ``x`` in place of ``use``, other tensors from their recorded values or ``points``."""
+    return type(values)(_value(v, use, x, points) for v in values)
 
 
 def _filled_names(values: dict[str, Any], use: State, x: torch.Tensor) -> dict[str, Any]:
     return {name: _value(value, use, x) for name, value in values.items()}
 
 
-def _value(value: Any, use: State, x: torch.Tensor) -> Any:
+def _value(value: Any, use: State, x: torch.Tensor, points: Mapping[int, torch.Tensor] = MappingProxyType({})) -> Any:
     if value is use:
         return x
+    if isinstance(value, State) and value.number in points:
+        return points[value.number]
     if isinstance(value, State):
         return torch.tensor(value.value, dtype=torch.float64 if value.dtype.is_floating_point else value.dtype)
     if type(value) in (tuple, list):
-        return _filled(value, use, x)
+        return _filled(value, use, x, points)
     return torch.float64 if value in (torch.float32, torch.float16, torch.bfloat16) else value
 
 

@@ -47,6 +47,8 @@ class State:
     """The numbers of a small tensor, in order: a flat tuple costs the garbage collector nothing."""
     nan: bool = False
     infinite: bool = False
+    zero: bool = False
+    """A large tensor of zeros."""
 
     @property
     def finite(self) -> bool:
@@ -80,6 +82,10 @@ class Operation:
     written: tuple[State, ...] = ()
     plain_result: Any = None
     """A number that left torch."""
+    repeats: bool = False
+    """It was given an index in which a place stands twice."""
+    points: dict[int, torch.Tensor] | None = None
+    """Of a function with a backward in Python: its large inputs in float64, by the number of their state."""
     grad_enabled: bool = True
     inference: bool = False
 
@@ -110,6 +116,13 @@ class TensorLog:
         ):
             return known
         return self._new(tensor, known.maker)
+
+    def known(self, tensor: torch.Tensor) -> State | None:
+        """The state of a tensor that was met and has not changed since."""
+        known = self._known.get(id(tensor))
+        if known is None or known.reference() is not tensor or known.epoch != self.epoch:
+            return None
+        return known if known.version == torch_private.version(tensor) else None
 
     def numbered(self, numbers: Iterable[int]) -> list[State]:
         """The states with these numbers."""
@@ -198,6 +211,7 @@ def _read(state: State, tensor: torch.Tensor) -> None:
         return
     else:
         total = tensor.detach().sum().item()
+        state.zero = total == 0 and not tensor.detach().any()
     if not cmath.isfinite(total):
         bare = tensor.detach()
         state.nan, state.infinite = bool(bare.isnan().any()), bool(bare.isinf().any())

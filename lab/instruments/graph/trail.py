@@ -39,6 +39,8 @@ class Trail:
         live = self._names.of(tensor) if tensor is not None else ""
         if live:
             return live
+        if state.number in self._trace.spoken:
+            return self._trace.spoken[state.number][0]
         seen = self._trace.book.known_leaf(tensor) if tensor is not None and state.is_leaf else None
         if seen is not None and seen.label not in ("", "leaf"):
             return seen.label
@@ -88,6 +90,8 @@ class Trail:
             node=self._node_id(node) if node is not None else None,
             number=maker.plain_result if maker else None,
             moment=maker.number if maker else None,
+            zero=state.zero,
+            repeats=bool(maker and maker.repeats),
         )
 
     # Events.

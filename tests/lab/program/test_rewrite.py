@@ -25,7 +25,7 @@ from lab.program.rewrite import Source
         ("a = 'größe'; y //= 2\n", 1, "a = 'größe'; y = y // 2\n"),
         ("z = y.add_(1)\n", 1, None),
         ("y[0] += 1\n", 1, None),
-        ("self.y += 1\n", 1, None),
+        ("self.y += 1\n", 1, "self.y = self.y + 1\n"),
     ],
 )
 def test_out_of_place(code: str, line: int, new: str | None) -> None:

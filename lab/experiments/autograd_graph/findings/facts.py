@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 from lab.contract import Finding
 from lab.experiments.autograd_graph.findings.in_place import describe_slot
+from lab.experiments.autograd_graph.findings.leaves import unused_leaves
 from lab.experiments.autograd_graph.findings.record import Record, on_line, site, words
 from lab.quantities import bytes_text
-from lab.records.graph import Named, Node, Plain, Step
+from lab.records.graph import Cut, Named, Node, Plain, Step
 
 
 def used_twice(record: Record) -> Iterator[Finding]:
@@ -144,6 +145,8 @@ def frozen(record: Record) -> Iterator[Finding]:
 
 
 def cut(record: Record) -> Iterator[Finding]:
+    """A cut on the way to a loss. Whether it is meant the record does not say: a leaf that it costs its whole gradient has a
+    finding of its own."""
     why = {
         "detach": "gives a tensor with the same values and no history",
         "no_grad": "ran with gradients switched off, so its result is a constant for autograd",
@@ -151,7 +154,7 @@ def cut(record: Record) -> Iterator[Finding]:
         "copy": "copies the values and leaves the history behind",
     }
     for cut in record.result.cuts:
-        if cut.reason in why and cut.reaches and not record.result.no_graph:
+        if cut.reason in why and cut.reaches and not record.result.no_graph and not _told_by_its_leaf(record, cut):
             target = f" ({cut.target})" if cut.target else ""
             text = f"{cut.operation}{on_line(cut.line)} {why[cut.reason]}. No gradient flows through it{target}."
             evidence = {"operation": cut.operation, "from": cut.source or "a result", "to": cut.target or "a result"}
@@ -160,7 +163,7 @@ def cut(record: Record) -> Iterator[Finding]:
             if cut.reason == "no_grad" and off and max(off) != cut.line:
                 sites += site(max(off), "gradients off from here")
             yield Finding(
-                level="surprise",
+                level="fact",
                 title=f"{cut.operation} cuts the graph",
                 text=text,
                 evidence=evidence,
@@ -168,6 +171,10 @@ def cut(record: Record) -> Iterator[Finding]:
                 sites=sites,
             )
             return
+
+
+def _told_by_its_leaf(record: Record, cut: Cut) -> bool:
+    return any(s.role == "cut here" and s.line == cut.line for f in unused_leaves(record) for s in f.sites)
 
 
 def custom(record: Record) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ import ast
 
 from lab.contract import Edit
 from lab.experiments.autograd_graph.findings.in_place import describe_slot
-from lab.experiments.autograd_graph.findings.record import Explained, Record, of_line, on_line, site, tensor_words
+from lab.experiments.autograd_graph.findings.record import Explained, Record, bare, of_line, on_line, site, tensor_words
 from lab.records.graph import Node, Pass, Saved, Step
 
 
@@ -18,6 +18,10 @@ def explain_freed(record: Record, run: Pass, steps: tuple[Step, ...]) -> Explain
         node, slot = _any_freed(record)
     if node is None or slot is None:
         return None
+    earlier = [p for p in record.result.passes if p.moment < run.moment and not p.error]
+    total = _running_total(record, run, earlier[-1]) if earlier else None
+    if total is not None:
+        return total
     carried = _carried(record, run, node) if slot.freed_line == run.line else None
     if carried is not None:
         again = sum(n.line == carried.line and n.label == carried.label for n in record.all_nodes) > 1
@@ -71,11 +75,30 @@ def _carried(record: Record, run: Pass, freed: Node) -> Node | None:
     return freed
 
 
+def _running_total(record: Record, run: Pass, before: Pass) -> Explained | None:
+    """The root is the root of an earlier pass with something added: its graph contains the one that is freed."""
+    root = next((record.made[r] for r in run.roots if r in record.made), None)
+    if (
+        root is None
+        or bare(root.operation) not in ("add", "add_", "iadd", "__iadd__")
+        or not set(root.inputs) & set(before.roots)
+    ):
+        return None
+    name = root.name or "the total"
+    text = (
+        f"{name}{on_line(root.line)} is the {name} of the step before with this step's part added, so its graph contains the one that "
+        f"{before.call}{on_line(before.line)} has used and freed; {run.call}{on_line(run.line)} walks into it again."
+    )
+    sites = site(root.line, "added up here", name) + site(before.line, "freed here", before.call)
+    repair = f"Call backward on this step's part alone, or on {name} once, after the loop."
+    return Explained(text, repair, sites + site(run.line, "fails here", run.call), {"total": name})
+
+
 def _explain_carried(record: Record, run: Pass, node: Node, slot: Saved, carried: Node) -> Explained:
     made = record.made.get(carried.state) if carried.state is not None else None
     name = carried.variables[0] if carried.variables else made.name if made else ""
     state, edits = _detached(record, carried.line, name)
-    name = name or state
+    name = name or state or _assigned(record, carried.line)
     words = name or tensor_words(made) if made else name or carried.label
     text = (
         f"{words}{f', made{on_line(carried.line)} in the step before,' if carried.line else ''} leads from this step into the graph of the "
@@ -110,6 +133,14 @@ def _explain_made_once(record: Record, run: Pass, node: Node, slot: Saved, carri
     return Explained(text, repair, sites, {"shared": name, "node": node.name})
 
 
+def _assigned(record: Record, line: int | None) -> str:
+    """The one attribute or entry that the line gives a value to; plain names are known from the run."""
+    match record.statement(line):
+        case ast.Assign(targets=[ast.Attribute() | ast.Subscript() as target]):
+            return ast.unparse(target)
+    return ""
+
+
 def _detached(record: Record, line: int | None, name: str) -> tuple[str, tuple[Edit, ...]]:
     """(what is carried, ``h, c = h.detach(), c.detach()`` before the line that makes the next one out of it)."""
 
@@ -117,9 +148,10 @@ def _detached(record: Record, line: int | None, name: str) -> tuple[str, tuple[E
         if not isinstance(statement, ast.Assign):
             return []
         stored, read = (
-            [n.id for n in ast.walk(p) if isinstance(n, ast.Name)] for p in (statement.targets[0], statement.value)
+            [ast.unparse(n) for n in ast.walk(part) if isinstance(n, (ast.Name, ast.Attribute))]
+            for part in (statement.targets[0], statement.value)
         )
-        return [n for n in stored if n in read]
+        return [n for n in stored if n in read and n != "self"]
 
     statement = record.source.statement(line, lambda s: bool(carried(s)))
     names = carried(statement) if statement else []

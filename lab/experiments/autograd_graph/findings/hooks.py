@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from lab.contract import Finding
@@ -19,6 +20,45 @@ def hooks(record: Record) -> Iterator[Finding]:
     moved = _two_nodes(record)
     if moved:
         yield moved
+
+
+def grad_read_in_module_hook(record: Record) -> Iterator[Finding]:
+    """A full backward hook that reads ``.grad``, in a pass that stored the gradients of leaves after it had run."""
+    hooks = set(_module_hooks(record))
+    bodies = (
+        [n for n in ast.walk(record.tree) if isinstance(n, ast.FunctionDef) and n.name in hooks] if record.tree else []
+    )
+    reads = [(b.name, n) for b in bodies for n in ast.walk(b) if isinstance(n, ast.Attribute) and n.attr == "grad"]
+    for run, steps in record.own_passes():
+        labels = [record.nodes[s.node].name for s in steps]
+        stored = [i for i, s in enumerate(steps) if s.after is not None]
+        ran = [i for i, label in enumerate(labels) if label.startswith("BackwardHookFunction")]
+        if not reads or not ran or not stored or run.error or min(stored) < max(ran):
+            continue
+        leaf = record.nodes[steps[stored[0]].node].label
+        text = (
+            f"{reads[0][0]} on line {reads[0][1].lineno} reads .grad inside a full backward hook. In {run.call}{on_line(run.line)} the hook ran in step {max(ran) + 1}, "
+            f"and {leaf}.grad was stored in step {min(stored) + 1}: the hook sees what was there before."
+        )
+        yield Finding(
+            level="surprise",
+            title="A full backward hook runs before .grad is stored",
+            text=text,
+            evidence={"hook in step": max(ran) + 1, "stored in step": min(stored) + 1},
+            line=reads[0][1].lineno,
+            repair="Use register_post_accumulate_grad_hook on the parameter, or the grad_output that the hook is given.",
+            sites=site(reads[0][1].lineno, "read too early here", ".grad")
+            + site(run.line, "backward runs here", run.call),
+        )
+        return
+
+
+def _module_hooks(record: Record) -> Iterator[str]:
+    """Names of the functions that the program put as full backward hooks."""
+    for node in ast.walk(record.tree) if record.tree else ():
+        match node:
+            case ast.Call(func=ast.Attribute(attr="register_full_backward_hook"), args=[ast.Name(id=name), *_]):
+                yield name
 
 
 def _changed(record: Record, put: list[Hook], changing: list[Hook]) -> Finding:

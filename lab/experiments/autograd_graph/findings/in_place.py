@@ -29,6 +29,8 @@ def describe_slot(node: Node, saved: Saved) -> str:
     """The tensor that a slot holds, in words: "its own output p", "w", "its input self"."""
     if saved.slot.startswith("result"):
         return f"its own output{f' {saved.variable}' if saved.variable else ''}"
+    if saved.slot.startswith("ctx.") and not (saved.variable or saved.leaf):
+        return f"{saved.slot}, which its forward keeps,"
     if saved.variable or saved.leaf:
         return str(saved.variable or saved.leaf)
     if saved.shape == () and saved.dtype == "float64" and not saved.view_of:
@@ -141,7 +143,10 @@ def rewritten(record: Record, line: int | None, name: str) -> tuple[str, tuple[E
     statement = record.source.statement(line, lambda s: _writes(s) and written_name(s) in (name.split("[")[0], ""))
     statement = statement or record.source.statement(line, _writes)
     if isinstance(statement, ast.AugAssign) or _method(statement) in _HAS_A_PURE_FORM:
-        new, edits = record.source.out_of_place(statement)
+        is_item = (
+            isinstance(statement, ast.AugAssign) and ast.unparse(statement.target) == name
+        )  # of a list, by its name
+        new, edits = record.source.out_of_place(statement, items=is_item)
         if edits:
             return f"Make a new tensor: {new}.", edits
     target = written_name(statement)

@@ -9,6 +9,7 @@ from lab.contract import Edit, Finding
 from lab.experiments.autograd_graph.findings.record import (
     Explained,
     Record,
+    bare,
     on_line,
     site,
     words,
@@ -105,11 +106,13 @@ def unused_leaves(record: Record) -> Iterator[Finding]:
         for t in result.tensors
         if t.requires_grad and t.is_leaf and t.grad is None and t.name not in used and t.name not in cleared
     ]
+    missing += _of_functions(record, {t.name for t in result.tensors} | used | cleared)
     if not missing:
         return
+    cut = _cut_after(record, missing[0])
+    missing = [t for t in missing if _cut_after(record, t) == cut]  # one cause at a time
     names = ", ".join(t.name for t in missing[:4]) + ("…" if len(missing) > 4 else "")
     one = len(missing) == 1
-    cut = _cut_after(record, missing[0])
     held = {p for step in result.steps for p in step.parameters}
     averaged = {w.name for w in result.written if not w.grad_enabled and not w.caller}
     if result.steps and all(t.name in averaged and t.name not in held for t in missing):
@@ -117,19 +120,59 @@ def unused_leaves(record: Record) -> Iterator[Finding]:
     if cut and cut.reason in ("no_grad", "inference_mode") and not any(t.name in held for t in missing):
         return  # a network that is only read, such as a target or a teacher
     line = cut.line if cut else missing[0].line
-    how = f" It was used, but {cut.operation}{on_line(cut.line)} took it out of the graph." if cut else ""
-    text = f"{names} require{'s' if one else ''} gradients, but no operation on the way to the result used {'it' if one else 'them'}, so .grad stays None.{how}"
+    if cut:
+        anew = ", and a new leaf starts there" if cut.reason == "copy" and cut.target else ""
+        text = (
+            f"{names} require{'s' if one else ''} gradients and {'was' if one else 'were'} used, but {_called(cut)}{on_line(cut.line)} took "
+            f"{'it' if one else 'them'} out of the graph{anew}: no way leads from the result back to {'it' if one else 'them'}, so .grad stays None."
+        )
+    else:
+        text = f"{names} require{'s' if one else ''} gradients, but no operation on the way to the result used {'it' if one else 'them'}, so .grad stays None."
     sites = (site(cut.line, "cut here", cut.source) if cut else ()) + site(
         missing[0].line, "born here", missing[0].name
     )
     yield Finding(
         level="warning", title=f"{names}: .grad is None", text=text, evidence={"leaves without a gradient": len(missing)}, line=line,
-        repair="Use the tensor in the loss, or leave it out of the optimizer.", sites=sites,
+        repair=_kept(cut) if cut else "Use the tensor in the loss, or leave it out of the optimizer.", sites=sites,
     )  # fmt: skip
 
 
+def _of_functions(record: Record, known: set[str]) -> list[Named]:
+    """Leaves that had a name while a function ran, and that no pass of the program came to."""
+    if record.result.passes_cut:
+        return []
+    leaves = {m.name: m for m in record.result.made if m.is_leaf and m.requires_grad and m.name and m.name not in known}
+    return [Named(m.name, m.shape, m.dtype, "", True, True, None, None, "", m.line, False) for m in leaves.values()]
+
+
+def _kept(cut: Cut) -> str:
+    if cut.reason in ("no_grad", "inference_mode"):
+        return "Compute what is to be trained with gradients on."
+    return f"Keep the tensor itself on the way to the loss, without {_called(cut)}."
+
+
+def _called(cut: Cut) -> str:
+    """ "torch.tensor", "detach()", "linear"."""
+    if cut.operation in ("tensor", "as_tensor", "asarray"):
+        return f"torch.{cut.operation}"
+    return (
+        f"{cut.operation}()" if cut.reason in ("detach", "leaves torch") and cut.operation.isalpha() else cut.operation
+    )
+
+
 def _cut_after(record: Record, leaf: Named) -> Cut | None:
-    """The cut that the leaf, or a result of it, went through."""
+    """The cut that the leaf, or a result of it, went through: also a copy that is a leaf of its own."""
+    for made in record.result.made:
+        copied = bare(made.operation) in ("tensor", "as_tensor", "asarray", "new_tensor")
+        if (
+            copied
+            and made.is_leaf
+            and made.requires_grad
+            and any(m.is_leaf and m.name == leaf.name for m in record.behind(made.inputs))
+        ):
+            return Cut(
+                bare(made.operation), "copy", made.line, leaf.name, made.name, made.module, True, None, made.state, made.inputs[0]
+            )  # fmt: skip
     for cut in record.result.cuts:
         behind = record.behind([cut.source_state]) if cut.source_state is not None else ()
         if cut.source == leaf.name or any(m.is_leaf and m.name == leaf.name for m in behind):

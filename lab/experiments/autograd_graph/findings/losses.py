@@ -1,4 +1,4 @@
-"""Losses of two shapes that broadcast against each other."""
+"""Losses whose graph is not what was meant: shapes that broadcast, a weight that was not detached."""
 
 from __future__ import annotations
 
@@ -70,3 +70,51 @@ def _ends_in_loss(record: Record, made: Made) -> bool:
             return bool(chain is not made)
         chain = following
     return False
+
+
+def policy_reaches_critic(record: Record) -> Iterator[Finding]:
+    """A log probability times a weight that requires gradients of other leaves: both networks are trained by one product."""
+    for made in record.result.made:
+        factors = [record.made[i] for i in made.inputs[:2] if i in record.made]
+        if bare(made.operation) != "mul" or len(factors) != 2 or not all(f.requires_grad for f in factors):
+            continue
+        chance = [f for f in factors if _is_log_prob(record, f)]
+        if len(chance) != 1 or not _reaches_root(record, made):
+            continue
+        weight = next(f for f in factors if f is not chance[0])
+        learning = {m.name for m in record.behind([weight.state]) if m.is_leaf and m.requires_grad and m.name}
+        if not learning or learning & {
+            m.name for m in record.behind([chance[0].state]) if m.is_leaf and m.requires_grad
+        }:
+            continue
+        names, name = ", ".join(sorted(learning)[:3]), tensor_words(weight)
+        text = (
+            f"mul{on_line(made.line)} multiplies a log probability by {name}{on_line(weight.line)}, which requires gradients: this loss "
+            f"also trains {names}, so as to make the weight of the log probability smaller or larger."
+        )
+        yield Finding(
+            level="surprise",
+            title=f"The policy loss also reaches {sorted(learning)[0]}",
+            text=text,
+            evidence={"leaves reached": len(learning)},
+            line=weight.line,
+            repair=f"If only the policy should learn from it: {weight.name or 'the factor'}.detach() in the product.",
+            sites=site(weight.line, "not detached", name) + site(made.line, "multiplied here"),
+        )
+        return
+
+
+def _is_log_prob(record: Record, made: Made) -> bool:
+    """Made by a ``log_prob`` of torch.distributions, as the program's text on its line says."""
+    return any("log_prob(" in record.text(m.line) and m.line for m in (made,)) and bare(made.operation) in (
+        "gather",
+        "squeeze",
+        "sub",
+        "sum",
+        "neg",
+    )
+
+
+def _reaches_root(record: Record, made: Made) -> bool:
+    roots = [state for run in record.result.passes for state in run.roots]
+    return any(m.state == made.state for m in record.behind(roots))

@@ -171,6 +171,8 @@ def _uncopied(record: Record, line: int | None) -> tuple[Edit, ...]:
             and not node.keywords
             and ast.unparse(node.func) in ("torch.tensor", "torch.as_tensor")
         ):
+            if isinstance(node.args[0], (ast.List, ast.ListComp)):
+                return record.source.exchanged(node.func, "torch.stack")
             return record.source.exchanged(node, record.source.text(node.args[0]))
     return ()
 
@@ -274,6 +276,12 @@ def _by_way_of_python(record: Record, leaves: list[Made]) -> tuple[Cut, Made] | 
             cut = next((cuts[s.lineno] for s in given if s.lineno in cuts), None)
             if cut is not None:
                 return cut, replace(made, line=line or None)
+    # Through a function the names do not tell; the only tensor that left torch does.
+    left = [c for c in record.result.cuts if c.line and re.search(r"numpy\(|tolist\(|np\.", record.text(c.line))]
+    strangers = [m for m in leaves if not m.operation and m.line is None]
+    if len(left) == 1 and len(record.result.cuts) == 1 and strangers:
+        user = next((m.line for m in record.result.made if strangers[0].state in m.inputs and m.line), None)
+        return left[0], replace(strangers[0], line=user)
     return None
 
 

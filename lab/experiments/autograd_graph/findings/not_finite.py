@@ -31,7 +31,7 @@ def not_finite(record: Record) -> Iterator[Finding]:
     forward, backward = list(nan_in_forward(record)), list(nan_in_backward(record))
     began = next(
         (n for n in record.result.nonfinite if n.kind == "NaN" and (n.reaches or (n.lasts and n.operands))), None
-    )
+    ) or next((n for n in record.result.nonfinite if n.reaches and forward and n.line == forward[0].line), None)
     if forward and backward and began is not None:
         if began.line == backward[0].line or began.reaches:
             first, second = forward[0], backward[0]
@@ -79,9 +79,10 @@ def nan_in_forward(record: Record) -> Iterator[Finding]:
     if quiet:
         text += f" The gradients are finite all the same: {quiet}, so anomaly mode stays quiet."
     evidence = {"given": _given(nan), "returned": "NaN", "elements": nan.count}
+    began = f"{bare(origin.operation)} made infinity" if origin is not None else f"{bare(nan.operation)} made NaN"
     yield Finding(
         level="warning",
-        title=f"{bare(nan.operation)} made NaN in the forward",
+        title=f"{began} in the forward",
         text=text,
         evidence=evidence,
         line=nan.line,
@@ -99,7 +100,8 @@ def _finite_gradients(record: Record) -> str:
 
 def _infinite_loss(record: Record, seen: list[NonFinite]) -> Iterator[Finding]:
     """Infinity that reached the loss itself."""
-    loss = record.made.get(record.result.loss_state) if record.result.loss_state is not None else None
+    roots = [record.result.loss_state, *(root for run, _ in record.own_passes() for root in run.roots)]
+    loss = next((record.made[root] for root in roots if root in record.made), None)
     first = next((n for n in seen if n.kind == "infinity" and n.reaches), None)
     half = next(
         (

@@ -31,13 +31,20 @@ def gradcheck_in_single_precision(record: Record) -> Iterator[Finding]:
 
 def imaginary_dropped(record: Record) -> Iterator[Finding]:
     """A complex tensor cast to a real one."""
-    warned = next((w for w in record.result.warned if "discards the imaginary part" in w.text), None)
-    if warned:
-        text = f"The cast{on_line(warned.line)} keeps the real part only: the imaginary part is dropped, and no gradient comes back to it."
-        yield Finding(
-            level="warning", title="The imaginary part is dropped", text=text, evidence={"kept": "real part"}, line=warned.line,
-            repair="Say which part is meant: .real, .abs() or torch.view_as_real.", sites=site(warned.line, "imaginary part dropped here"),
-        )  # fmt: skip
+    for made in record.result.made:
+        source = record.made.get(made.inputs[0]) if made.inputs else None
+        if bare(made.operation) not in _CASTS or source is None or made.dtype.startswith("complex"):
+            continue
+        if source.dtype.startswith("complex") and source.requires_grad and made.requires_grad:
+            text = f"The cast{on_line(made.line)} keeps the real part only: the imaginary part is dropped, and no gradient comes back to it."
+            yield Finding(
+                level="warning", title="The imaginary part is dropped", text=text, evidence={"kept": "real part"}, line=made.line,
+                repair="Say which part is meant: .real, .abs() or torch.view_as_real.", sites=site(made.line, "imaginary part dropped here"),
+            )  # fmt: skip
+            return
+
+
+_CASTS = {"float", "double", "half", "bfloat16", "to", "type", "type_as", "_to_copy", "to_copy"}
 
 
 def scatter_twice(record: Record) -> Iterator[Finding]:
@@ -48,19 +55,20 @@ def scatter_twice(record: Record) -> Iterator[Finding]:
         index = next(
             (record.made[i] for i in made.inputs if i in record.made and record.made[i].dtype == "int64"), None
         )
-        if index is None or not isinstance(index.value, list) or any(isinstance(v, list) for v in index.value):
+        if index is None or not made.repeats:
             continue
-        repeated = sorted({v for v in index.value if index.value.count(v) > 1})
-        if repeated and made.requires_grad:
+        places = index.value if isinstance(index.value, list) else []
+        repeated = ", ".join(map(str, sorted({v for v in places if places.count(v) > 1}))) or "of the index"
+        if made.requires_grad:
             text = (
-                f"{bare(made.operation)}{on_line(made.line)} writes to place {', '.join(map(str, repeated))} more than once: one of the values stays, "
+                f"{bare(made.operation)}{on_line(made.line)} writes to {'place ' if places else 'a place '}{repeated} more than once: one of the values stays, "
                 "and which one is not defined. backward gives the gradient of that place to all of them."
             )
             yield Finding(
                 level="warning",
                 title=f"{bare(made.operation)} with a repeated index",
                 text=text,
-                evidence={"repeated": str(repeated)},
+                evidence={"repeated": repeated},
                 line=made.line,
                 repair="scatter_add or scatter_reduce says what happens to several values.",
                 sites=site(made.line, "repeated index here", tensor_words(index)),

@@ -7,11 +7,11 @@ from itertools import pairwise
 
 from lab.contract import Finding
 from lab.experiments.autograd_graph.findings.record import Record, bare, is_zero, on_line, site, tensor_words, words
+from lab.records.graph import Pass
 
 
 def accumulated(record: Record) -> Iterator[Finding]:
     """A leaf whose ``.grad`` held something before a pass added to it."""
-    steps_at = [s.moment for s in record.result.steps]
     clears = record.result.cleared
     for run, steps in record.own_passes()[1:]:
         summed = [s for s in steps if s.before is not None and s.after is not None and not is_zero(s.before)]
@@ -32,17 +32,40 @@ def accumulated(record: Record) -> Iterator[Finding]:
         others = {c.leaf for c in clears} - set(names)
         if owned and name not in owned and others:
             text += f" The optimizer does not hold {name}, so its zero_grad() clears other leaves only."
-        between = [m for m in steps_at if m <= run.moment]
-        if record.result.steps and not between:
-            text += " No step came between them: the gradients of both passes are meant to add up if one step follows."
+        meant, why = _sum_is_meant(record, run, name)
+        text += why
         evidence = {"before": words(step.before), "added": words(step.incoming), "after": words(step.after)}
         sites = site(run.line, "added here", f"{name}.grad", words(step.before), words(step.after))
-        meant = not between and any(s.moment > run.moment and name in s.parameters for s in record.result.steps)
         yield Finding(
             level="fact" if meant else "surprise", title=f"{name}.grad is a sum over backward passes", text=text, evidence=evidence,
             repair="" if meant else f"Clear it between steps: optimizer.zero_grad(), or {name}.grad = None.", sites=sites,
         )  # fmt: skip
         return
+
+
+def _sum_is_meant(record: Record, run: Pass, name: str) -> tuple[bool, str]:
+    """Whether nothing used a part of this sum before, or nothing uses the sum; with the words for it."""
+    holding = [s for s in record.result.steps if name in s.parameters]
+    before = [
+        p.moment
+        for p, steps in record.own_passes()
+        if p.moment < run.moment and any(record.nodes[s.node].label == name and s.after is not None for s in steps)
+    ]
+    since = max(before, default=0)
+    if holding:
+        later = next((s for s in holding if s.moment > run.moment), None)
+        cleared = [c.moment for c in record.result.cleared if c.leaf == name and c.moment >= run.moment]
+        if later is None or any(moment <= later.moment for moment in cleared):
+            return True, " No step uses this sum."
+        if not any(since < s.moment <= run.moment for s in holding):
+            return (
+                True,
+                " No step came between them: the gradients of both passes are meant to add up if one step follows.",
+            )
+        return False, ""
+    written = any(w.name == name and since < w.moment <= run.moment for w in record.result.written)
+    again = any(p.line == run.line and p.moment < run.moment for p, _ in record.own_passes())
+    return not (record.result.steps or written or again), ""
 
 
 def stepped_without_gradient(record: Record) -> Iterator[Finding]:
@@ -159,10 +182,13 @@ def optimizer_of_others(record: Record) -> Iterator[Finding]:
     if cleared & held or not reached or set(reached) & held:
         return
     built = next((n for n, text in enumerate(record.lines, 1) if f"{steps[0].optimizer}(" in text), None)
-    shown, others = ", ".join(steps[0].parameters[:3]), ", ".join(dict.fromkeys(reached[:3]))
+    named = [name for name in steps[0].parameters[:3] if name != "leaf"]
+    shown = ", ".join(named) or ("a tensor without a name" if len(held) == 1 else "tensors without names")
+    others = ", ".join(dict.fromkeys(reached[:3]))
+    none = "its only parameter" if len(held) == 1 else f"all {len(held)} of its parameters"
     text = (
         f"{steps[0].optimizer}{on_line(built)} holds {shown}, and backward brought gradients to {others} only: step(){on_line(steps[0].line)} found "
-        f".grad None for all {len(held)} of its parameters, so nothing moved."
+        f".grad None for {none}, so nothing moved."
     )
     sites = site(built, "built for other parameters", shown) + site(
         steps[0].line, "steps here without gradients", steps[0].optimizer

@@ -6,13 +6,26 @@ import math
 from collections.abc import Iterator
 
 from lab.contract import Finding, Site
-from lab.experiments.autograd_graph.findings.record import Record, finite, flat, is_zero, numbers, on_line, site, words
+from lab.experiments.autograd_graph.findings.record import (
+    Record,
+    bare,
+    finite,
+    flat,
+    is_zero,
+    numbers,
+    on_line,
+    site,
+    words,
+)
 from lab.quantities import number_text
 from lab.records.graph import Node, Pass, Plain, Step
-from lab.records.operations import Checked
+from lab.records.operations import Checked, Made
 
 _STEPS = {"round", "floor", "ceil", "trunc", "sign", "sgn", "fix", "heaviside"}
+_STRAIGHT = {"threshold_backward": "relu", "leaky_relu_backward": "leaky_relu", "hardtanh_backward": "hardtanh"}
+"""Backward of a function of straight pieces, as a node of its own where the backward pass was recorded."""
 _CLAMPS = {"clamp", "clamp_min", "clamp_max", "hardtanh", "hardsigmoid", "relu6", "hardtanh_"}
+_DROPOUTS = {"dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout"}
 _RECTIFIERS = {"relu", "threshold", "leaky_relu"}
 
 
@@ -32,19 +45,48 @@ def stopped_gradients(record: Record) -> Iterator[Finding]:
                 return
 
 
+def straight_second_derivative(record: Record) -> Iterator[Finding]:
+    """A second derivative that is zero because every function on the way is made of straight pieces."""
+    for run, steps in record.own_passes():
+        straight = [s for s in steps if record.nodes[s.node].label in _STRAIGHT]
+        last = [given for given in (steps[-1].given if steps else ()) if given is not None]
+        if run.inputs is None or run.error or not last or not all(map(is_zero, last)):
+            continue
+        if all(is_zero(s.incoming) for s in straight):
+            continue
+        node = record.nodes[straight[0].node]
+        name = _STRAIGHT[node.label]
+        text = (
+            f"{run.call}{on_line(run.line)} differentiates a gradient once more, and the result is 0 everywhere: {name} is made of straight "
+            "pieces, so its second derivative is 0. A loss on it cannot be trained, and no error says so."
+        )
+        yield Finding(
+            level="surprise",
+            title=f"The second derivative of {name} is 0",
+            text=text,
+            evidence={"second derivative": 0.0},
+            line=run.line,
+            repair="Where the second derivative is trained on, use a curved function: tanh, softplus, SiLU or sin.",
+            sites=site(run.line, "becomes zero here", name),
+        )
+        return
+
+
 def _whole(record: Record, run: Pass, node: Node, step: Step) -> Finding | None:
     why, repair = _why_zero(record, node, step)
     if not why:
         return None
+    made = record.made.get(node.state) if node.state is not None else None
+    label = bare(made.operation) if made is not None and bare(made.operation) in _DROPOUTS else node.label
     text = (
-        f"A gradient of {words(step.incoming)} arrives at {node.label}{on_line(node.line)} and 0 goes on: {why}. "
+        f"A gradient of {words(step.incoming)} arrives at {label}{on_line(node.line)} and 0 goes on: {why}. "
         "Nothing behind it will learn, and no error says so. That is different from a missing graph."
     )
     evidence = {"incoming": words(step.incoming), "handed on": 0.0}
-    sites = site(node.line, "becomes zero here", node.label, words(step.incoming), 0)
+    sites = site(node.line, "becomes zero here", label, words(step.incoming), 0)
     return Finding(
         level="surprise",
-        title=f"{node.label} hands on zero",
+        title=f"{label} hands on zero",
         text=text,
         evidence=evidence,
         line=node.line,
@@ -63,6 +105,11 @@ def _why_zero(record: Record, node: Node, step: Step) -> tuple[str, str]:
         )
     inputs = [flat(record.made[i].value) if i in record.made else None for i in made.inputs] if made else []
     first = inputs[0] if inputs else None
+    if made is not None and bare(made.operation) in _DROPOUTS and _is_zero(made) and (first is None or any(first)):
+        return (
+            f"{bare(made.operation)} dropped every element, and what is dropped gets no gradient",
+            "Use a dropout probability below 1.",
+        )
     if label == "mul" and made is not None:
         for i, values in zip(made.inputs, inputs, strict=True):
             if values is not None and not any(values):
@@ -76,9 +123,10 @@ def _why_zero(record: Record, node: Node, step: Step) -> tuple[str, str]:
             if not any(inputs[0] or [0.0]) or _constant_zero(record, node)
             else ("", "")
         )
-    if label in _RECTIFIERS and first is not None and all(v <= 0 for v in first):
+    below = first is not None and all(v <= 0 for v in first)
+    if label in _RECTIFIERS and (below or (label == "relu" and _is_zero(made))):
         return (
-            f"all of its {len(first)} inputs are 0 or below, where {label} is flat",
+            f"all of its {math.prod(node.shape or ()):,} inputs are 0 or below, where {label} is flat",
             "Check the scale of the inputs and the bias before it.",
         )
     if label in _CLAMPS and first is not None:
@@ -94,6 +142,10 @@ def _why_zero(record: Record, node: Node, step: Step) -> tuple[str, str]:
     if any(s.changed_line for s in node.saved):
         return "", ""
     return "", ""
+
+
+def _is_zero(made: Made | None) -> bool:
+    return made is not None and (made.zero or is_zero(made.value))
 
 
 def _constant_zero(record: Record, node: Node) -> bool:
@@ -202,7 +254,8 @@ def bias_before_batch_norm(record: Record) -> Iterator[Finding]:
                 biases = [n for n in record.parents.get(above, []) if record.nodes[n].label.endswith(".bias")]
                 for bias in biases:
                     size, scale = _largest(arrived.get(bias)), _largest(arrived.get(above))
-                    if size is None or not scale or size > 1e-5 * scale:
+                    rows = math.prod((record.nodes[above].shape or (1,))[:1])
+                    if size is None or not scale or size > max(1e-5, 1e-6 * rows) * scale:  # a sum over the rows
                         continue
                     name, layer = record.nodes[bias].label, record.nodes[norm.node]
                     text = (

@@ -43,7 +43,7 @@ def _conversion(result: Result, c: Conversion) -> Iterator[Finding]:
 
 def _after_optimizer(result: Result) -> Iterator[Finding]:
     """Conversions of a model whose parameters an optimizer held already, a line once."""
-    late = [c for c in result.conversions if c.optimizers and not c.split]
+    late = [c for c in result.conversions if c.optimizers and c.dtype and not c.split]
     for line in dict.fromkeys(c.line for c in late):
         here = [c for c in late if c.line == line]
         names = tuple(dict.fromkeys(name for c in here for name in c.optimizers))
@@ -99,7 +99,7 @@ def _load(result: Result, load: Load) -> Iterator[Finding]:
             else ""
         )
         yield Finding(
-            level="warning" if not load.answer_used or not fits else "surprise",
+            level="warning" if not fits or prefix else "surprise",
             title=f"strict=False loaded {fits} of {load.keys} tensors" if fits else "strict=False loaded nothing",
             text=f"{len(load.missing)} names of the module are missing in what was given ({listed(load.missing)}), {len(load.unexpected)} of the given ones "
             f"fit none{' (' + listed(load.unexpected) + ')' if load.unexpected else ''}. {'The answer that says so was not looked at.' if not load.answer_used else 'Only the answer says so.'}{said}",

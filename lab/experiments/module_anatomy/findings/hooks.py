@@ -18,9 +18,13 @@ def registered(result: Result) -> Iterator[Finding]:
     for (identity, kind, line), count in places.items():
         if count < 2:
             continue
+        moments = {h.calls_before for h in result.hooks if (h.identity, h.kind, h.line) == (identity, kind, line)}
         first = next(h for h in result.hooks if (h.identity, h.kind, h.line) == (identity, kind, line))
         made = next((row.line for row in result.tree if row.identity == identity), None)
-        yield _of_one_object(first, count, made) if first.names > 1 else _again(first, count)
+        if first.names > 1:
+            yield _of_one_object(first, count, made)
+        elif len(moments) > 1:  # calls lie between them: not several hooks that were put on at once
+            yield _again(first, count)
 
 
 def _of_one_object(hook: HookRow, count: int, made: int | None) -> Finding:

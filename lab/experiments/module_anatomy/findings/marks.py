@@ -16,11 +16,13 @@ def measured(result: Result) -> Iterator[Finding]:
     yield from _unused(result)
     yield from _not_held(result)
     yield from _zero(result)
+    yield from _unmoved(result)
     yield from _summary(result)
 
 
 def _parameters(result: Result) -> list[TensorRow]:
-    return list({t.identity: t for t in result.tensors if t.kind == "parameter" and t.requires_grad}.values())
+    rows = [t for t in result.tensors if t.kind == "parameter" and t.requires_grad]
+    return list({t.identity: t for t in reversed(rows)}.values())[::-1]
 
 
 def _unused(result: Result) -> Iterator[Finding]:
@@ -87,6 +89,29 @@ def _zero(result: Result) -> Iterator[Finding]:
             evidence={"with gradient 0": len(zero)},
             line=zero[0].line,
         )
+
+
+def _unmoved(result: Result) -> Iterator[Finding]:
+    """A gradient, an optimizer, and no bit changed: the rate is 0, or the update is lost in rounding."""
+    still = [t for t in _parameters(result) if t.owned and t.gradient == "value" and t.changed is False]
+    own = [o for o in result.optimizers if o.tensors and not o.refused]
+    if not still or not own:
+        return
+    rates = [rate for o in own for rate in o.rates]
+    if rates and not any(rates):
+        why = "The learning rate is 0."
+    elif all(o.class_ == "SGD" for o in own) and all(rates):
+        why = f"The step is not 0, so it was lost in rounding: {still[0].dtype} has no number that near."
+    else:
+        why = ""
+    yield Finding(
+        level="surprise",
+        title=f"{counted(len(still), 'parameter')} with a gradient did not change",
+        text=f"{listed([t.name for t in still])}: held by the optimizer, with a gradient, and no bit is another after one step. {why}".rstrip(),
+        evidence={"unchanged": len(still), "learning rate": rates[0] if rates else "not known"},
+        line=own[0].line,
+        repair="Keep the weights in float32." if "rounding" in why else "",
+    )
 
 
 def _summary(result: Result) -> Iterator[Finding]:

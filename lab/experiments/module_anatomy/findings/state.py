@@ -47,13 +47,18 @@ def loading(result: Result) -> Iterator[Finding]:
             text=f"{_complaints(keys)[:1].upper()}{_complaints(keys)[1:]}. With strict=False only the answer says so.",
             evidence={"loaded": keys.loaded, "missing": len(keys.missing), "unexpected": len(keys.unexpected)},
         )
+    elif keys.loaded < total:
+        yield Finding(
+            level="surprise",
+            title=f"All names fit, and {keys.loaded} of {total} tensors equal the file",
+            text=f"Names and shapes are those of the module, and nothing was raised. {keys.warned.split('. ')[0]}".rstrip(),
+            evidence={"loaded": keys.loaded, "tensors": total},
+        )
     else:
         yield Finding(
             level="fact",
             title=f"All {total} tensors were loaded",
-            text="Names and shapes are those of the module, and every tensor equals that of the file afterwards."
-            if keys.loaded == total
-            else f"Names and shapes are those of the module; {keys.loaded} of {total} equal the file afterwards.",
+            text="Names and shapes are those of the module, and every tensor equals that of the file afterwards.",
             evidence={"loaded": keys.loaded, "tensors": total},
         )
     yield from _cast(keys)

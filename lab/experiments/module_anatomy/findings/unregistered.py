@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from lab.contract import Finding
 from lab.experiments.module_anatomy.causes import repair_of
@@ -14,6 +15,18 @@ MOST_SAID = 4
 
 
 def hanging(result: Result) -> Iterator[Finding]:
+    """What one line put into several modules of a class is told once."""
+    found = list(_hanging(result))
+    for finding in {(f.line, f.repair, f.edits) if f.line else id(f): f for f in reversed(found)}.values():
+        same = [
+            f for f in found if f.line and (f.line, f.repair, f.edits) == (finding.line, finding.repair, finding.edits)
+        ]
+        others = counted(len(same) - 1, "other module")
+        told = f"{finding.text} The same line did so in {others}." if len(same) > 1 else finding.text
+        yield replace(finding, text=told)
+
+
+def _hanging(result: Result) -> Iterator[Finding]:
     left = {name.split(" ")[0] for conversion in result.conversions for name in conversion.left}
     for u in result.unregistered[:40]:
         rows = _rows(result, u)
@@ -125,17 +138,25 @@ def _tensor(result: Result, u: Unregistered, rows: list[TensorRow]) -> Iterator[
             .replace("has none", "lacks it")
             .replace("holds none", "does not hold it")
         )
-    what = f"a plain tensor of shape {list(u.shape)}, {u.dtype}" if one else f"{len(rows)} plain tensors"
     trains = " It requires a gradient, and is no Parameter." if u.trainable else ""
+    alone = u.way == "attribute"
+    what = (
+        f"a plain tensor of shape {list(u.shape)}, {u.dtype}"
+        if alone
+        else f"a plain {u.way} with {counted(len(rows), 'plain tensor')}"
+    )
+    buffer = f'self.register_buffer("{u.name}", ...); persistent=False keeps it out of the state dict.'
     yield Finding(
-        level="warning" if u.read_in_forward else "surprise",
-        title=f"{u.path} is {'a plain tensor' if one else 'made of plain tensors'}",
+        level="warning" if u.read_in_forward and alone else "surprise",
+        title=f"{u.path} is a plain tensor" if alone else f"{u.path} holds plain tensors",
         text=f"{u.path} is {what}: {words}.{trains}",
         evidence=evidence,
         line=u.line,
         repair="nn.Parameter, if it is to be trained."
         if u.trainable
-        else f'self.register_buffer("{u.name}", ...); persistent=False keeps it out of the state dict.',
+        else buffer
+        if alone
+        else "register_buffer for each that belongs to the state of the model.",
         sites=site(u.line, "not registered", u.path),
         edits=repair_of(result, u),
     )
@@ -162,7 +183,7 @@ def _lost(result: Result, u: Unregistered, rows: list[TensorRow]) -> Finding:
 
 
 def _activation(result: Result, u: Unregistered) -> Iterator[Finding]:
-    if u.way != "attribute":
+    if u.way != "attribute" or u.line is None:  # what torch itself puts there, as the weight_norm of old does
         return
     yield Finding(
         level="surprise",

@@ -32,7 +32,7 @@ def _one_memory(note: Note) -> Finding:
         level="warning",
         title=f"{e['entries']} entries, one memory",
         text=f"{e['entries']} entries{' of ' + e['holder'] if e['holder'] else ''} are the same piece of memory, and it was written "
-        f"{e['writes']} times: all of them show the last values. {'.numpy() shares the memory of the tensor.' if array else 'Keeping a tensor keeps no copy.'}",
+        f"{'once' if e['writes'] == 1 else str(e['writes']) + ' times'}: all of them show the last values. {'.numpy() shares the memory of the tensor.' if array else 'Keeping a tensor keeps no copy.'}",
         evidence={"entries": e["entries"], "pieces of memory": 1, "writes": e["writes"]},
         line=note.line,
         sites=note.sites,
@@ -186,8 +186,8 @@ def _written_through(result: Result) -> Iterator[Finding]:
         yield Finding(
             level="fact",
             title=f"One write, {len(line.shares_with) + 1} names",
-            text=f"{line.op} on line {line.line} writes into {line.name or 'a tensor'}; {others} {'have' if len(line.shares_with) > 1 else 'has'} the "
-            "same piece of memory and may show it too.",
+            text=f"{line.op} on line {line.line} writes into {line.name or 'a tensor'}; {others} {'read' if len(line.shares_with) > 1 else 'reads'} "
+            "the same elements and changed with it.",
             evidence={"names": len(line.shares_with) + 1},
             line=line.line,
         )

@@ -36,6 +36,19 @@ def _cast(note: Note) -> Finding:
     )
 
 
+def _rounded(note: Note) -> Finding:
+    e = note.evidence
+    return Finding(
+        level="surprise",
+        title=f"{e['value']:,} became {e['got']:,}",
+        text=f"{e['dtype']} holds every whole number only to {e['holds_to']:,}; {e['elements']:,} of {e['of']:,} numbers were rounded.",
+        evidence={"value": e["value"], "got": e["got"], "elements": e["elements"]},
+        line=note.line,
+        sites=note.sites,
+        repair="Keep ids and counts as integers, or use float64.",
+    )
+
+
 def _overflow(note: Note) -> Finding:
     e = note.evidence
     return Finding(
@@ -80,6 +93,7 @@ def _cut(note: Note) -> Finding:
 NOTES: dict[str, Callable[[Note], Finding]] = {
     "integer wrapped": _wrapped,
     "cast out of range": _cast,
+    "integer rounded": _rounded,
     "overflow": _overflow,
     "lost addition": _lost,
     "fraction cut": _cut,

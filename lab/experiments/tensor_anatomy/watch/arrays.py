@@ -135,12 +135,11 @@ def writing_lines(tree: ast.AST, names: set[str]) -> list[int]:
 
 
 def lines_in_functions(tree: ast.AST) -> list[int]:
-    """The line, where there is only one, that writes into an argument of a function of the program."""
-    found: list[int] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            found += writing_lines(node, {argument.arg for argument in node.args.args} - {"self"})
-    return found if len(set(found)) == 1 else []
+    """Lines that write into an argument of a function of the program, where only one function does."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    found = [writing_lines(node, {argument.arg for argument in node.args.args} - {"self"}) for node in functions]
+    writing = [lines for lines in found if lines]
+    return writing[0] if len(writing) == 1 else []
 
 
 def assigned_lines(tree: ast.AST, name: str) -> list[tuple[int, ast.expr]]:

@@ -35,7 +35,10 @@ class Naming:
             for name, value in list(scope.items()):
                 if not issubclass(type(value), torch.Tensor) or type(name) is not str or name[0] == "_":
                     continue
-                if usable(value):
+                state = self._states.recent(value)
+                if state is not None:
+                    seen[name] = state
+                elif usable(value):
                     seen[name] = self._states.of(value, line)
         self._change(seen, step)
 

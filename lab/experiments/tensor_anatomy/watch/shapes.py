@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +9,8 @@ import torch
 
 from lab.contract import Site
 from lab.experiments.tensor_anatomy.layout import broadcast, permutation
+from lab.experiments.tensor_anatomy.watch.calls import Call, Row
 from lab.experiments.tensor_anatomy.watch.states import State
-from lab.experiments.tensor_anatomy.watch.tensor_trace import Call, Row
 from lab.experiments.tensor_anatomy.watch.values import readable
 from lab.records.tensors import Note
 
@@ -249,30 +248,3 @@ def _count(shape: tuple[int, ...]) -> int:
     for size in shape:
         count *= size
     return count
-
-
-LOST = {
-    *("to", "float", "double", "half", "bfloat16", "int", "long", "cuda", "cpu", "detach", "clone", "reshape", "view"),
-    *("permute", "transpose", "contiguous", "squeeze", "unsqueeze", "t", "flatten", "expand", "type", "add", "sub", "mul"),
-    *("div", "clamp", "masked_fill", "scatter", "index_add", "index_fill", "requires_grad"),
-}  # fmt: skip
-
-
-def lost_results(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
-    """(line, method, receiver) of statements that call such a method and keep nothing; not the last line, which is shown."""
-    shown = tree.body[-1] if tree.body else None
-    for node in ast.walk(tree):
-        match node:
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=receiver, attr=method))) if method in LOST:
-                if node is not shown:
-                    yield node.lineno, method, ast.unparse(receiver)
-
-
-def chained_assignments(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """(line, target) of assignments through two indexings."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Assign(targets=[ast.Subscript(value=ast.Subscript()) as target]):
-                yield node.lineno, ast.unparse(target)
-            case ast.AugAssign(target=ast.Subscript(value=ast.Subscript()) as target):
-                yield node.lineno, ast.unparse(target)

@@ -89,12 +89,16 @@ class States:
         """Operations so far."""
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], State]] = {}
 
+    def recent(self, tensor: torch.Tensor) -> State | None:
+        """Its last state, without a look at whether it still is so."""
+        found = self._known.get(id(tensor))
+        return found[1] if found is not None and found[0]() is tensor else None
+
     def known(self, tensor: torch.Tensor) -> State | None:
         """Its state, where it has been met and is still the same in shape, strides and memory."""
-        found = self._known.get(id(tensor))
-        if found is None or found[0]() is not tensor:
+        state = self.recent(tensor)
+        if state is None:
             return None
-        state = found[1]
         if state.shape != tuple(tensor.shape) or state.dtype is not tensor.dtype:
             return None
         if tensor.layout is torch.strided and (

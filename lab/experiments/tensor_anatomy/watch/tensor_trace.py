@@ -9,20 +9,33 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from lab import torch_private
+from lab.experiments.tensor_anatomy.layout import overlap
 from lab.experiments.tensor_anatomy.watch import arrays as numpy_side
+from lab.experiments.tensor_anatomy.watch.calls import (
+    EXPORTS,
+    Call,
+    Checks,
+    Refused,
+    Row,
+    distinct,
+    is_plain,
+    short_name,
+    tensors_in,
+)
 from lab.experiments.tensor_anatomy.watch.naming import Naming
-from lab.experiments.tensor_anatomy.watch.states import State, States, usable
+from lab.experiments.tensor_anatomy.watch.states import State, States
 from lab.instruments.describing.modules import ModulePath
 
-ROWS, STEPS = 2_000, 200_000
+ROWS, STEPS = 2_000, 1_000_000
+WATCHED, THEN_EVERY = 2_500, 64
+"""An operation of one line is watched so many times, then one time in so many, and whenever it raises."""
 READS = {
     *("size", "stride", "dim", "ndimension", "item", "tolist", "numel", "nelement", "data_ptr", "storage_offset",),
     *("element_size", "is_contiguous", "type_as", "is_floating_point", "is_complex", "is_signed", "get_device",),
@@ -35,73 +48,7 @@ READS = {
 }  # fmt: skip
 """They make no tensor and change none."""
 VIEW_GETTERS = {"T", "mT", "H", "mH", "real", "imag", "data"}
-EXPORTS = {"numpy", "__array__"}
 _PASSED_THROUGH = ("watch/tensor_trace.py", "torch/overrides.py", "torch/_tensor.py")
-
-
-@dataclass(eq=False)
-class Call:
-    """One operation while it runs."""
-
-    func: Callable[..., Any]
-    op: str
-    line: int | None
-    module: str
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    inputs: list[tuple[torch.Tensor, State, int | None]]
-    direct: bool = True
-    """The program itself called it, not a module or a function of the library on its behalf."""
-    before: Any = None
-    """What a check kept from before."""
-
-    @property
-    def states(self) -> tuple[State, ...]:
-        return tuple(state for _, state, _ in self.inputs)
-
-
-@dataclass(eq=False, slots=True)
-class Row:
-    """One result of an operation, or one write."""
-
-    line: int | None
-    op: str
-    kind: str
-    state: State
-    new_bytes: int
-    shares: tuple[str, ...]
-    module: str
-    inputs: tuple[State, ...]
-    results: tuple[int, int] = (0, 1)
-
-
-@dataclass(eq=False)
-class Refused:
-    """An operation that raised."""
-
-    op: str
-    line: int | None
-    module: str
-    type: str
-    message: str
-    states: tuple[State, ...]
-    plain: tuple[Any, ...]
-    """Arguments that are no tensors, as far as they are numbers, text or dtypes."""
-    largest: dict[int, int] = field(default_factory=dict)
-    """By number of a state of whole numbers: the largest of them, for what is used as an index."""
-    array: str = ""
-    """Name of the NumPy array that was given."""
-    array_facts: dict[str, Any] = field(default_factory=dict)
-
-
-class Checks:
-    """What looks at an operation while its values are there. The base looks at nothing."""
-
-    def begin(self, call: Call) -> None: ...
-
-    def end(self, call: Call, rows: list[Row], result: Any) -> None: ...
-
-    def refused(self, call: Call, error: Exception) -> None: ...
 
 
 class TensorTrace(TorchFunctionMode):
@@ -114,7 +61,8 @@ class TensorTrace(TorchFunctionMode):
         self.arrays = numpy_side.Arrays()
         self.rows: list[Row] = []
         self.refusals: list[Refused] = []
-        self.steps = self.made = 0
+        self.steps = self.made = self.skipped = 0
+        self._times: dict[tuple[int, str], int] = {}
         self.broken: Exception | None = None
         """First fault of the instrument itself. The program went on."""
         self._file = file
@@ -143,17 +91,28 @@ class TensorTrace(TorchFunctionMode):
                 return func(*args, **kwargs)
         if name in READS or self.steps >= STEPS:
             return self._read(func, name, args, kwargs)
-        call = self._guard(lambda: self._begin(func, name, args, kwargs))
+        watched = self._is_watched(name)
+        call = self._guard(lambda: self._begin(func, name, args, kwargs)) if watched else None
         try:
             result = func(*args, **kwargs)
         except Exception as error:
+            told = error
+            call = call or self._guard(lambda: self._begin(func, name, args, kwargs))
             if call is not None:
-                told = error
                 self._guard(lambda: self._refused(call, told))
             raise
         if call is not None:
             self._guard(lambda: self._end(call, result))
         return result
+
+    def _is_watched(self, name: str) -> bool:
+        """An operation in a long loop is watched now and then: a program of many steps has to come to its end."""
+        line = self.line()
+        if line is None:
+            return False
+        count = self._times[line, name] = self._times.get((line, name), 0) + 1
+        self.skipped += count > WATCHED and count % THEN_EVERY != 0
+        return count <= WATCHED or count % THEN_EVERY == 0
 
     def _guard(self, look: Callable[[], Any]) -> Any:
         """A fault of the instrument is remembered, not raised; subclasses of the program do not hear of it."""
@@ -220,7 +179,7 @@ class TensorTrace(TorchFunctionMode):
         results = tensors_in((result,))[:16]
         rows = [self._row(call, t, written, (number, len(results))) for number, t in enumerate(results)]
         seen = {id(t) for t in results}
-        rows += [self._row(call, t, written, (0, 1)) for t, _ in _distinct(written)[:16] if id(t) not in seen]
+        rows += [self._row(call, t, written, (0, 1)) for t, _ in distinct(written)[:16] if id(t) not in seen]
         if written and self.arrays.shared:
             self.arrays.written({state.storage for _, state in written})
         self._imported(call, results)
@@ -245,6 +204,8 @@ class TensorTrace(TorchFunctionMode):
                 tensor, call.line, call.op, kind, (before,), call.module
             )
             own = state.name or before.name
+            if kind == "in place":
+                shares = self._seen_by(state, shares)
             return Row(
                 call.line,
                 call.op,
@@ -261,10 +222,15 @@ class TensorTrace(TorchFunctionMode):
         taken = tensor.untyped_storage().nbytes() if strided and not known and not tensor.is_meta else 0
         return Row(call.line, call.op, kind, state, taken, tuple(shares), call.module, call.states, which)
 
+    def _seen_by(self, written: State, names: list[str]) -> list[str]:
+        """Of ``names`` in this memory those that have an element of it."""
+        bound = self.naming.bound
+        return [name for name in names if name not in bound or overlap(written, bound[name])]
+
     def _refused(self, call: Call, error: Exception) -> None:
         if len(self.refusals) >= 100:
             del self.refusals[1]
-        plain = tuple(value for value in (*call.args, *call.kwargs.values()) if _is_plain(value))
+        plain = tuple(value for value in (*call.args, *call.kwargs.values()) if is_plain(value))
         found = Refused(
             call.op, call.line, call.module, type(error).__name__, str(error)[:4000], call.states, plain,
         )  # fmt: skip
@@ -340,29 +306,3 @@ class TensorTrace(TorchFunctionMode):
         if self.arrays.shared:
             self.arrays.compare(None)
         return self.naming.finish(len(self.rows))
-
-
-def short_name(name: str) -> str:
-    """``sub`` for ``__sub__``; the underscore of in-place operations stays."""
-    return name.strip("_") if name.startswith("__") and name not in EXPORTS else name
-
-
-def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
-    """The tensors among ``values``, two levels of lists deep, that can be looked at."""
-    found: list[torch.Tensor] = []
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            found.extend(v for v in value if isinstance(v, torch.Tensor))
-    return [tensor for tensor in found if usable(tensor)]
-
-
-def _distinct(pairs: list[tuple[torch.Tensor, State]]) -> list[tuple[torch.Tensor, State]]:
-    return list({id(t): (t, state) for t, state in pairs}.values())
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, (list, tuple, torch.Size)):
-        return all(isinstance(v, (int, float, str)) for v in value) and len(value) < 64
-    return value is None or isinstance(value, (int, float, str, bool, torch.dtype, torch.device))

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from lab.contract import Site
+from lab.experiments.tensor_anatomy.watch.calls import Call, Row
 from lab.experiments.tensor_anatomy.watch.states import dtype_of
-from lab.experiments.tensor_anatomy.watch.tensor_trace import Call, Row
 from lab.instruments.describing.values import is_readable
 from lab.records.tensors import Note
 
@@ -130,6 +130,33 @@ def cast_wrapped(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
                 evidence,
                 _sites((call.line, "converted here", "", evidence["value"], evidence["got"])),
             )
+
+
+def rounded(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
+    """Whole numbers that a float format cannot hold."""
+    if (
+        call.op not in _CASTS
+        or not isinstance(result, torch.Tensor)
+        or not call.inputs
+        or not result.is_floating_point()
+    ):
+        return
+    source = call.inputs[0][0]
+    if source.dtype not in (torch.int64, torch.int32, torch.int16) or not readable(source) or not readable(result):
+        return
+    other = (result.double() != source.double()) & result.isfinite()
+    if source.shape == result.shape and bool(other.any()):
+        at = int(other.flatten().nonzero()[0])
+        evidence = {
+            "value": int(source.flatten()[at]), "got": int(result.flatten()[at]), "elements": int(other.sum()), "of": result.numel(),
+            "dtype": str(result.dtype).removeprefix("torch."), "holds_to": 2 ** _significant_bits(result.dtype),
+        }  # fmt: skip
+        yield Note(
+            "integer rounded",
+            call.line,
+            evidence,
+            _sites((call.line, "rounded here", "", evidence["value"], evidence["got"])),
+        )
 
 
 def overflowed(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:

@@ -53,8 +53,8 @@ CASES: dict[str, tuple[str, str, int | None, dict[str, Any]]] = {
         "x = torch.ones(3, 2)\nb = torch.zeros(2, requires_grad=True)\nloss = (x + b).sum()\nloss.backward()\n", "surprise", 3,
         {"shape": [2], "repeated to": [3, 2], "uses of each entry": 3},
     ),
-    "detach cuts the graph": (X + "y = x.detach() * x\nloss = y.sum()\nloss.backward()\n", "surprise", 2, {"operation": "detach", "from": "x"}),
-    "data cuts the graph": (X + "y = x.data * x\nloss = y.sum()\nloss.backward()\n", "surprise", 2, {"operation": "data", "from": "x"}),
+    "detach cuts the graph": (X + "y = x.detach() * x\nloss = y.sum()\nloss.backward()\n", "fact", 2, {"operation": "detach", "from": "x"}),
+    "data cuts the graph": (X + "y = x.data * x\nloss = y.sum()\nloss.backward()\n", "fact", 2, {"operation": "data", "from": "x"}),
     "retain_graph keeps the memory": (
         X + "loss = x.exp().sum()\nloss.backward(retain_graph=True)\n", "surprise", None, {"bytes before backward": 8, "bytes at the end": 8},
     ),

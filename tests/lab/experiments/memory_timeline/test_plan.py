@@ -115,11 +115,34 @@ class Net(nn.Module):
 model = Net()
 batch = (torch.randn(256, 32), torch.randint(0, 10, (256,)))
 """
+CURVES = """
+class Products(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+class Curves(nn.Module):
+    def forward(self, x):
+        for _ in range(3):
+            x = torch.relu(x + 0.1)
+        return x + 1
+
+
+model = nn.Sequential(Products(), Curves(), Products(), Curves(), Curves(), Products())
+batch = (torch.randn(512, 64), torch.randn(512, 64))
+"""
+RANDOM_STATE = 5056
 MODELS = {
     "gpt": Params(layers=4, width=64, batch=8, seq=32, vocabulary=100, optimizer="sgd"),
     "gpt under autocast": Params(layers=3, width=64, batch=8, seq=32, vocabulary=100, precision="bf16_autocast"),
     "cnn": Params(model="cnn", layers=3, width=8, batch=4),
     "odd blocks": Params(model="own", code=ODD, optimizer="sgd"),
+    "blocks that save no input": Params(model="own", code=CURVES, optimizer="sgd", steps=1),
+    "blocks that save their output": Params(model="own", code=CURVES.replace("x + 0.1", "0.1 * x"), optimizer="sgd"),
 }
 
 
@@ -131,12 +154,13 @@ def test_the_modelled_peak_of_every_choice_is_that_of_the_run(name, fake):
     priced = flops_of_blocks(params)
     chain, count = chain_of(priced, plain, every), len(priced)
     assert chain.peak_bytes(()) == plain.peak_bytes
-    assert chain.peak_bytes(range(count)) == every.peak_bytes
+    assert abs(chain.peak_bytes(range(count)) - every.peak_bytes) <= (0 if fake else RANDOM_STATE)
     for chosen in ({0}, {count - 1}, {0, count - 1}, {1}, set(range(1, count))):
         text = numbers_text(priced[i].number for i in chosen)
         ran = track(replace(params, checkpoint="chosen", blocks=text), fake=fake)
         assert ran.segments == len(chosen)
-        assert ran.peak_bytes == chain.peak_bytes(chosen)
+        over = chain.peak_bytes(chosen) - ran.peak_bytes
+        assert over == 0 if fake else abs(over) <= RANDOM_STATE  # a real segment keeps a state of the generator
 
 
 def test_a_planted_block_that_keeps_less_is_caught():
@@ -168,7 +192,7 @@ def test_the_plan_is_run_and_set_beside_the_usual_choices():
     assert "√n" in names[3]
     chosen, none, every = plan.runs[:3]
     assert every.peak_bytes <= chosen.peak_bytes <= plan.budget_bytes < none.peak_bytes
-    assert chosen.modelled_peak_bytes == chosen.peak_bytes
+    assert abs((chosen.modelled_peak_bytes or 0) - chosen.peak_bytes) <= RANDOM_STATE
     assert chosen.step_s
     assert 0 < (chosen.recomputed_cost or 0) < (every.recomputed_cost or 0)
     assert list(plan.frontier_bytes) == sorted(plan.frontier_bytes)

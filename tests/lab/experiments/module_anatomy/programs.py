@@ -371,6 +371,93 @@ batch = torch.randn(3, 4)
         0,
         "not registered",
     ),
+    "a queue that forward updates": (
+        """class Queue(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Linear(4, 3)
+        self.queue = torch.randn(3, 8)
+
+    def forward(self, x):
+        q = self.encoder(x)
+        scores = q @ self.queue.clone()
+        self.queue = torch.cat([self.queue[:, 1:], q.detach().mean(0)[:, None]], 1)
+        return scores
+
+
+model = Queue()
+batch = torch.randn(2, 4)
+""",
+        5,
+        "plain tensor",
+    ),
+    "a layer in a closure": (
+        """def make():
+    project = nn.Linear(4, 4)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.fc(project(x))
+
+    return Net()
+
+
+model = make()
+batch = torch.randn(3, 4)
+""",
+        2,
+        "enclosing function",
+    ),
+    "a learning rate of 0": (
+        """model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+batch = (torch.randn(8, 4), torch.randint(0, 2, (8,)))
+""",
+        2,
+        "learning rate is 0",
+    ),
+    "dropouts in a list": (
+        """class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.drops = [nn.Dropout(0.5), nn.Dropout(0.1)]
+
+    def forward(self, x):
+        for drop in self.drops:
+            x = drop(self.fc(x))
+        return x
+
+
+model = Net().eval()
+batch = torch.randn(3, 4)
+""",
+        5,
+        "eval() does not reach",
+    ),
+    "a table over two lines": (
+        """class Rotary(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+        self.frequencies = 1.0 / (
+            10000 ** (torch.arange(0, 3).float() / 3)
+        )
+
+    def forward(self, x):
+        return self.fc(x * self.frequencies)
+
+
+model = Rotary()
+batch = torch.randn(2, 3)
+""",
+        5,
+        "plain tensor",
+    ),
 }
 
 ENDED: dict[str, tuple[str, int, str]] = {
@@ -456,6 +543,48 @@ blocks(torch.ones(1, 2))
 """,
         2,
         "no forward",
+    ),
+    "a property that hides what is missing": (
+        """class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(2, 2)
+
+    @property
+    def weight(self):
+        return self.fc.wieght
+
+    def forward(self, x):
+        return x @ self.weight
+
+
+Net()(torch.ones(1, 2))
+""",
+        7,
+        "property",
+    ),
+    "a dot in a name": (
+        """heads = nn.ModuleDict({"a.b": nn.Linear(2, 2)})
+""",
+        1,
+        "paths",
+    ),
+    "one weight in two groups": (
+        """a, b = nn.Embedding(9, 3), nn.Linear(3, 9, bias=False)
+b.weight = a.weight
+model = nn.Sequential(a, b)
+optimizer = torch.optim.SGD([{"params": a.parameters()}, {"params": b.parameters()}], lr=0.1)
+""",
+        2,
+        "one object",
+    ),
+    "a hook before a layer that writes in place": (
+        """model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True))
+model[0].register_full_backward_hook(lambda module, given, received: None)
+model(torch.randn(2, 3, requires_grad=True)).sum().backward()
+""",
+        2,
+        "in place",
     ),
 }
 
@@ -596,5 +725,86 @@ class Net(Base):
 model = Net()
 batch = torch.randn(3, 2)
 model(batch)
+""",
+    "two networks and their optimizers on one line": """first, second = nn.Linear(2, 4), nn.Linear(4, 1)
+one, two = torch.optim.Adam(first.parameters()), torch.optim.Adam(second.parameters())
+for _ in range(2):
+    loss = second(first(torch.randn(3, 2)).relu()).mean()
+    loss.backward()
+    one.step()
+    two.step()
+""",
+    "a loop over models": """for width in (2, 4, 8):
+    net = nn.Sequential(nn.Linear(3, width), nn.ReLU(), nn.Linear(width, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    loss = net(torch.randn(5, 3)).square().mean()
+    loss.backward()
+    optimizer.step()
+    log.info("%d %.3f", width, loss.item())
+""",
+    "low rank beside frozen layers": """class Low(nn.Module):
+    def __init__(self, base):
+        super().__init__()
+        self.base = base.requires_grad_(False)
+        self.a = nn.Parameter(torch.randn(2, base.in_features))
+        self.b = nn.Parameter(torch.zeros(base.out_features, 2))
+
+    def forward(self, x):
+        return self.base(x) + x @ self.a.T @ self.b.T
+
+
+model = nn.Sequential(Low(nn.Linear(4, 8)), nn.ReLU(), Low(nn.Linear(8, 2)))
+optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
+batch = (torch.randn(8, 4), torch.randint(0, 2, (8,)))
+""",
+    "hooks put on at once": """model, seen = nn.Linear(3, 3), []
+for name in ("a", "b"):
+    model.register_forward_hook(lambda m, i, o, name=name: seen.append(name))
+batch = torch.randn(2, 3)
+model(batch)
+""",
+    "a move that changes nothing": """class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+        self.register_buffer("scale", torch.ones(3, dtype=torch.float64))
+
+    def forward(self, x):
+        return self.fc(x * self.scale.float())
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model.to("cpu")
+batch = torch.randn(2, 3)
+""",
+    "a compiled model that is called by name": """class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.fc(x).relu()
+
+
+model = torch.jit.script(Net())
+y = model.forward(torch.ones(1, 2))
+""",
+    "what cannot be copied": """import threading
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(2, 2)
+        self.lock = threading.Lock()
+
+    def forward(self, x):
+        with self.lock:
+            return self.fc(x)
+
+
+model = Net()
+batch = torch.ones(1, 2)
 """,
 }

@@ -88,7 +88,7 @@ def test_sound_programs_draw_no_warning(name: str) -> None:
 REPAIRED = (
     "layers appended to a list, in a function", "experts in a dict", "a plain mask in attention", "a Parameter that is cast",
     "Parameters in a list", "a tensor that requires a gradient", "a projection made in forward", "one layer six times",
-    "an output that is kept", "forward by name in a function", "a prefix, not strict", "a misspelt constructor",
+    "an output that is kept", "forward by name in a function", "a prefix, not strict", "a misspelt constructor", "a table over two lines", "a queue that forward updates", "dropouts in a list",
 )  # fmt: skip
 
 
@@ -129,3 +129,25 @@ def test_the_program_is_left_as_it_was() -> None:
     nn.Linear(2, 2)
     assert result.printed == f"{torch.rand(1).item()}\nhook\n"
     assert all(vars(nn.Module)[name] is function for name, function in before.items())
+
+
+def test_a_model_that_cannot_be_copied_is_made_again() -> None:
+    result = observed(SOUND["what cannot be copied"])
+    assert [t.moves for t in result.tensors] == [True, True]
+    keys = observed(SOUND["what cannot be copied"], view="state dict").keys
+    assert keys
+    assert (keys.loaded, keys.changed) == (2, 2)
+
+
+def test_the_view_of_hooks_takes_sparse_gradients_and_large_models() -> None:
+    sparse = observed(
+        "model = nn.EmbeddingBag(10, 3, sparse=True)\nbatch = torch.randint(0, 10, (2, 4))\n", view="hooks"
+    )
+    assert not sparse.no_events
+    large = observed(SOUND["a transformer of twelve blocks"], view="hooks")
+    assert "first 60" in large.events_note
+    inplace = observed(
+        "model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(inplace=True))\nbatch = torch.ones(1, 2)\n", view="hooks"
+    )
+    assert "Without probes on full backward" in inplace.events_note
+    assert inplace.events

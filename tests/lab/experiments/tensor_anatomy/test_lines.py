@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from lab.experiments.tensor_anatomy.self_check import ORACLES
 from tests.lab.experiments.tensor_anatomy.programs_watched import told, watched
 
 KINDS = {
@@ -137,3 +138,23 @@ def test_watching_changes_nothing():
 )  # fmt: skip
 def test_healthy_programs_draw_no_warning(code: str):
     assert not told(code), [finding.title for finding in told(code)]
+
+
+def test_a_long_loop_ends_and_what_fails_after_it_is_explained():
+    code = "x = torch.ones(4, 3)\nfor _ in range(10_000):\n    y = x + 1\nz = x.t().view(-1)\n"
+    result = watched(code)
+    assert result.fault is not None
+    assert "no neighbours" in result.fault.explanation
+    assert len(result.lines) + result.lines_cut == 10_002
+
+
+def test_a_fault_in_a_long_loop_is_explained():
+    code = "x = torch.ones(3)\nfor i in range(5_000):\n    y = x + (torch.ones(2) if i == 4_000 else x)\n"
+    fault = watched(code).fault
+    assert fault is not None
+    assert "3 against 2" in fault.explanation
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_the_page_checks_itself(name: str):
+    assert ORACLES[name]("cpu")

@@ -212,3 +212,52 @@ _on_features("halves of a tensor", lambda y, rows: (y[:, :256] * y[:, 256:].sigm
 _on_features(
     "convolution along rows", lambda y, rows: F.conv1d(y[:, None], torch.ones(4, 1, 3, requires_grad=True)).mean()
 )
+for _name, _of in {
+    "largest of all rows": lambda y, rows: y.amax(1).mean(),
+    "sorted": lambda y, rows: y.sort(1).values.square().mean(),
+    "running maximum": lambda y, rows: y.cummax(1).values.mean(),
+    "running sum": lambda y, rows: y.cumsum(1).square().mean(),
+    "norms": lambda y, rows: y.norm(dim=1).mean() + y.logsumexp(1).mean(),
+    "chosen by a mask": lambda y, rows: y[y > 0].mean() + torch.where(y > 0, y, 2 * y).mean(),
+    "distances": lambda y, rows: torch.cdist(y, y + 1).mean(),
+    "windows": lambda y, rows: y.unfold(1, 4, 2).mean() + y.roll(3, 1).square().mean(),
+    "fourier": lambda y, rows: torch.fft.rfft(y).abs().mean(),
+    "rows added up": lambda y, rows: torch.zeros(90, 512).index_add(0, rows, y).square().mean(),
+}.items():
+    _on_features(_name, _of)
+
+
+@_model
+def experts():
+    """Each token goes to one of four experts."""
+    gate, parts = nn.Linear(32, 4), nn.ModuleList([nn.Linear(32, 64) for _ in range(4)])
+    x = torch.randn(256, 32)
+
+    def loss():
+        weights, choice = gate(x).softmax(-1).max(-1)
+        out = torch.zeros(256, 64)
+        for number, part in enumerate(parts):
+            rows = (choice == number).nonzero().squeeze(1)
+            out = out.index_add(0, rows, part(x[rows]) * weights[rows, None])
+        return out.square().mean()
+
+    return nn.ModuleList([gate, parts]), [x], loss
+
+
+@_model
+def skip_connections():
+    """Down, up, and what was before joined again."""
+    down = nn.ModuleList([nn.Conv2d(c, 2 * c, 3, 2, 1) for c in (4, 8)])
+    up = nn.ModuleList([nn.ConvTranspose2d(2 * c, c, 2, 2) for c in (8, 4)])
+    x = torch.randn(4, 4, 32, 32)
+
+    def loss():
+        seen, h = [], x
+        for part in down:
+            seen.append(h)
+            h = F.relu(part(h))
+        for part in up:
+            h = part(h) + seen.pop()
+        return h.square().mean()
+
+    return nn.ModuleList([down, up]), [x], loss

@@ -187,6 +187,15 @@ def test_no_module_of_lab_bears_a_standard_library_name(path):
     assert path.stem in ("__init__", "__main__") or path.stem not in sys.stdlib_module_names
 
 
+def test_no_name_is_a_module_and_a_package_at_once():
+    assert not [
+        path
+        for folder in ("lab", "components", "pages")
+        for path in (ROOT / folder).rglob("*.py")
+        if path.with_suffix("").is_dir()
+    ]
+
+
 def test_streamlit_does_not_find_pages_by_itself():
     assert not (ROOT / "lab/pages").exists()
 

@@ -91,7 +91,7 @@ def _precision(page: Page, side: Side) -> None:
             "dtype": row.dtype,
             "bytes": row.bytes,
             "significant bits": row.significant_bits,
-            "counts to": f"{row.counts_to:,.0f}",
+            "counts to": f"{row.counts_to:,.0f}" if row.counts_to < 1e9 else f"{row.counts_to:.4g}",
             "largest": f"{row.largest:.4g}",
             "smallest normal": f"{row.smallest_normal:.2g}",
             "eps": f"{row.eps:.2g}",
@@ -169,7 +169,8 @@ def _data(page: Page, side: Side) -> None:
                 st.markdown(
                     f"**The layout swapped by `reshape`**: same shape {list(swap.shape)}, {swap.wrong_elements} of {swap.elements} numbers elsewhere"
                 )
-                pixel = {"pixel (1, 2)": swap.pixel, "after permute": swap.permuted, "after reshape": swap.reshaped}
+                rows = {"pixel (1, 2)": swap.pixel, "after permute": swap.permuted, "after reshape": swap.reshaped}
+                pixel = {name: [f"{number:g}" for number in numbers] for name, numbers in rows.items()}
                 st.table(pd.DataFrame(pixel, index=["red", "green", "blue"]).T)
 
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 import traceback
@@ -125,6 +126,8 @@ def _explained(
     if fault is None or not fault.line or knob is None or knob.program is None or best == name:
         return result, ()
     if fault.sites:  # the experiment's own record names the cause
+        return result, ()
+    if os.environ.get("LAB_TYPED_CODE") == "trusted":  # without walls a second run could write a file twice
         return result, ()
     if fault.type in ("Refused", "TimeLimit", "MemoryLimit", "OutputLimit") or seconds > knob.program.wall_s / 5:
         return result, ()

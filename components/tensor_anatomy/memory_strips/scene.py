@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from lab.contract import Site
-from lab.quantities import bytes_text
+from lab.quantities import bytes_text, short_bytes_text
 from lab.records.tensors import Line, TensorResult
 from lab.wire import encode
 
@@ -101,7 +101,7 @@ def _marks(lines: Sequence[Line]) -> dict[int, dict[str, Any]]:
         mark["bytes"] += line.new_bytes
         mark["count"] += 1
     for mark in found.values():
-        size = f" {bytes_text(mark['bytes'])}" if mark["kind"] == "new memory" else ""
+        size = f" {short_bytes_text(mark['bytes'])}" if mark["kind"] == "new memory" else ""
         mark["text"] = f"{mark['kind']}{size}"
     return found
 

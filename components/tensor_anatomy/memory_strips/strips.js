@@ -76,10 +76,11 @@ function drawPiece(number, storage, names, step, atEnd, wide, size) {
   const middle = (at, y, words, kind) => written && text(size.label + (at + 0.5) * cell - 0.5, y, words, kind)
   const rect = (at, y, height, kind, opacity = 1) => svg.appendChild(svgElement("rect", { x: size.label + at * cell, y, width: Math.max(cell - 1, 0.6), height, class: kind, "fill-opacity": opacity }))
   text(size.label - 8, top - size.row * 0.3, values.length ? "contents" : "position", "side")
-  for (let at = 0; at < count; at++) {
+  for (let at = 0; written && at < count; at++) {
     rect(at, 0, top - 3, "slot")
     middle(at, top - size.row * (values.length ? 0.36 : 0.24), values.length ? short(values[at], cell / size.cell) : at, values.length ? "value" : "at")
   }
+  if (!written) rect(0, 0, top - 3, "slot").setAttribute("width", count * cell)
   names.forEach(([name, tensor, place], row) => {
     const y = top + row * (size.row + gap), total = Math.max(1, place.shape.reduce((a, b) => a * b, 1) - 1)
     const kind = tensor === step?.tensor ? ` kind-${step.kind.replaceAll(" ", "-")}` : ""

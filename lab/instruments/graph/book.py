@@ -175,7 +175,9 @@ class GraphBook:
         slot = Slot(name, recomputed=torch_private.is_recomputed(held))
         if isinstance(held, torch.Tensor):
             slot.shape, slot.dtype = shape_of(held), dtype_name(held.dtype)
-            slot.saved_version = torch_private.version(held)
+            slot.saved_version = (
+                None if name.startswith(_ON_CTX) else torch_private.version(held)
+            )  # no engine compares it
             slot.bytes = held.numel() * held.element_size()
             slot.storage_bytes = held.untyped_storage().nbytes() if held.layout is torch.strided else slot.bytes
             slot.storage = self.storages.of(held).number if held.layout is torch.strided else None
@@ -238,5 +240,10 @@ class GraphBook:
 
 def _held(node: TorchNode) -> list[tuple[str, Any]]:
     """(slot, what it holds) for the filled slots."""
-    found = ((name, torch_private.peek(packed)) for name, packed in torch_private.saved_slots(node))
+    found = [(name, torch_private.peek(packed)) for name, packed in torch_private.saved_slots(node)]
+    if torch_private.is_custom(node):  # what its forward put on ctx without save_for_backward
+        found += [(f"{_ON_CTX}{name}", t) for name, t in vars(node).items() if isinstance(t, torch.Tensor)]
     return [(name, held) for name, held in found if held is not None]
+
+
+_ON_CTX = "ctx."

@@ -29,6 +29,8 @@ def describe_slot(node: Node, saved: Saved) -> str:
     """The tensor that a slot holds, in words: "its own output p", "w", "its input self"."""
     if saved.slot.startswith("result"):
         return f"its own output{f' {saved.variable}' if saved.variable else ''}"
+    if saved.slot.startswith("ctx.") and not (saved.variable or saved.leaf):
+        return f"{saved.slot}, which its forward keeps,"
     if saved.variable or saved.leaf:
         return str(saved.variable or saved.leaf)
     if saved.shape == () and saved.dtype == "float64" and not saved.view_of:

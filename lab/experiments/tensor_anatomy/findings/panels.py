@@ -209,8 +209,8 @@ def _data(result: Result) -> Iterator[Finding]:
         yield Finding(
             level="warning",
             title="A swapped layout raises nothing",
-            text=f"reshape gives {list(swap.shape)} as permute does, and {swap.accepted_by} takes it. Pixel (1, 2) was {list(swap.pixel)} and is "
-            f"{list(swap.reshaped)} after reshape; {swap.wrong_elements} of {swap.elements} elements are others.",
+            text=f"reshape gives {list(swap.shape)} as permute does, and {swap.accepted_by} takes it. Pixel (1, 2) was {_numbers(swap.pixel)} and is "
+            f"{_numbers(swap.reshaped)} after reshape; {swap.wrong_elements} of {swap.elements} elements are others.",
             evidence={"wrong elements": swap.wrong_elements, "elements": swap.elements},
             repair="image.permute(2, 0, 1), and look at one pixel before and after.",
         )
@@ -231,6 +231,10 @@ def _data(result: Result) -> Iterator[Finding]:
             text="uint8 from 0 to 255 with channels last; a model wants floats with channels first.",
             evidence={"dtype": image.dtype},
         )
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    return f"({', '.join(f'{value:g}' for value in values)})"
 
 
 PANELS: dict[str, Callable[[Result], Iterator[Finding]]] = {

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 
 from lab.experiments.tensor_anatomy.layout import asked_shape, broken_pair, flat_positions, runs
+from lab.experiments.tensor_anatomy.watch.calls import Refused, Row
 from lab.experiments.tensor_anatomy.watch.shapes import PROMOTES, expanded_inputs
 from lab.experiments.tensor_anatomy.watch.states import State, dtype_of
-from lab.experiments.tensor_anatomy.watch.tensor_trace import Refused, Row, TensorTrace
+from lab.experiments.tensor_anatomy.watch.tensor_trace import TensorTrace
 from lab.instruments.describing.assigned import AssignedNames
 from lab.instruments.describing.names import named_tensors
 from lab.instruments.describing.values import is_readable

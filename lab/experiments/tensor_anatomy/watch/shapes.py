@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +9,8 @@ import torch
 
 from lab.contract import Site
 from lab.experiments.tensor_anatomy.layout import broadcast, permutation
-from lab.experiments.tensor_anatomy.watch.states import State
-from lab.experiments.tensor_anatomy.watch.tensor_trace import Call, Row
+from lab.experiments.tensor_anatomy.watch.calls import Call, Row
+from lab.experiments.tensor_anatomy.watch.states import State, dtype_of
 from lab.experiments.tensor_anatomy.watch.values import readable
 from lab.records.tensors import Note
 
@@ -199,6 +198,29 @@ def squeezed_batch(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
     )
 
 
+def integer_mask(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
+    """Zeros and ones of an integer dtype, one for each entry, used as an index: they pick entries 0 and 1."""
+    if call.op != "getitem" or len(call.inputs) != 2 or not isinstance(call.args[1], torch.Tensor):
+        return
+    (whole, state, _), (index, mask, _) = call.inputs
+    if index.dtype not in (torch.int64, torch.int32, torch.int8) or index.dim() != 1 or len(index) != whole.shape[0]:
+        return
+    if len(index) < 3 or not readable(index) or set(index.unique().tolist()) != {0, 1}:
+        return
+    evidence = {
+        "mask": mask.label,
+        "tensor": state.label,
+        "dtype": dtype_of(mask),
+        "ones": int(index.sum()),
+        "picked": len(index),
+    }
+    sites = [Site(call.line, "used as an index", mask.label)] if call.line else []
+    sites += (
+        [Site(mask.line, f"{dtype_of(mask)} from here", mask.label)] if mask.line and mask.line != call.line else []
+    )
+    yield Note("integer mask", call.line, evidence, tuple(sites))
+
+
 def both_formats(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
     """A tensor that is contiguous in both memory formats, where the program asks or converts."""
     asks = call.op == "is_contiguous" and bool(call.args[1:] or call.kwargs)
@@ -249,30 +271,3 @@ def _count(shape: tuple[int, ...]) -> int:
     for size in shape:
         count *= size
     return count
-
-
-LOST = {
-    *("to", "float", "double", "half", "bfloat16", "int", "long", "cuda", "cpu", "detach", "clone", "reshape", "view"),
-    *("permute", "transpose", "contiguous", "squeeze", "unsqueeze", "t", "flatten", "expand", "type", "add", "sub", "mul"),
-    *("div", "clamp", "masked_fill", "scatter", "index_add", "index_fill", "requires_grad"),
-}  # fmt: skip
-
-
-def lost_results(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
-    """(line, method, receiver) of statements that call such a method and keep nothing; not the last line, which is shown."""
-    shown = tree.body[-1] if tree.body else None
-    for node in ast.walk(tree):
-        match node:
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=receiver, attr=method))) if method in LOST:
-                if node is not shown:
-                    yield node.lineno, method, ast.unparse(receiver)
-
-
-def chained_assignments(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """(line, target) of assignments through two indexings."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Assign(targets=[ast.Subscript(value=ast.Subscript()) as target]):
-                yield node.lineno, ast.unparse(target)
-            case ast.AugAssign(target=ast.Subscript(value=ast.Subscript()) as target):
-                yield node.lineno, ast.unparse(target)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -19,8 +18,19 @@ from torch.overrides import TorchFunctionMode
 from lab import torch_private
 from lab.experiments.tensor_anatomy.layout import overlap
 from lab.experiments.tensor_anatomy.watch import arrays as numpy_side
+from lab.experiments.tensor_anatomy.watch.calls import (
+    EXPORTS,
+    Call,
+    Checks,
+    Refused,
+    Row,
+    distinct,
+    is_plain,
+    short_name,
+    tensors_in,
+)
 from lab.experiments.tensor_anatomy.watch.naming import Naming
-from lab.experiments.tensor_anatomy.watch.states import State, States, usable
+from lab.experiments.tensor_anatomy.watch.states import State, States
 from lab.instruments.describing.modules import ModulePath
 
 ROWS, STEPS = 2_000, 1_000_000
@@ -38,72 +48,7 @@ READS = {
 }  # fmt: skip
 """They make no tensor and change none."""
 VIEW_GETTERS = {"T", "mT", "H", "mH", "real", "imag", "data"}
-EXPORTS = {"numpy", "__array__"}
 _PASSED_THROUGH = ("watch/tensor_trace.py", "torch/overrides.py", "torch/_tensor.py")
-
-
-@dataclass(eq=False)
-class Call:
-    """One operation while it runs."""
-
-    func: Callable[..., Any]
-    op: str
-    line: int | None
-    module: str
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    inputs: list[tuple[torch.Tensor, State, int | None]]
-    direct: bool = True
-    """The program itself called it, not a module or a function of the library on its behalf."""
-    before: Any = None
-    """What a check kept from before."""
-
-    def __post_init__(self) -> None:
-        self.states = tuple(state for _, state, _ in self.inputs)
-
-
-@dataclass(eq=False, slots=True)
-class Row:
-    """One result of an operation, or one write."""
-
-    line: int | None
-    op: str
-    kind: str
-    state: State
-    new_bytes: int
-    shares: tuple[str, ...]
-    module: str
-    inputs: tuple[State, ...]
-    results: tuple[int, int] = (0, 1)
-
-
-@dataclass(eq=False)
-class Refused:
-    """An operation that raised."""
-
-    op: str
-    line: int | None
-    module: str
-    type: str
-    message: str
-    states: tuple[State, ...]
-    plain: tuple[Any, ...]
-    """Arguments that are no tensors, as far as they are numbers, text or dtypes."""
-    largest: dict[int, int] = field(default_factory=dict)
-    """By number of a state of whole numbers: the largest of them, for what is used as an index."""
-    array: str = ""
-    """Name of the NumPy array that was given."""
-    array_facts: dict[str, Any] = field(default_factory=dict)
-
-
-class Checks:
-    """What looks at an operation while its values are there. The base looks at nothing."""
-
-    def begin(self, call: Call) -> None: ...
-
-    def end(self, call: Call, rows: list[Row], result: Any) -> None: ...
-
-    def refused(self, call: Call, error: Exception) -> None: ...
 
 
 class TensorTrace(TorchFunctionMode):
@@ -234,7 +179,7 @@ class TensorTrace(TorchFunctionMode):
         results = tensors_in((result,))[:16]
         rows = [self._row(call, t, written, (number, len(results))) for number, t in enumerate(results)]
         seen = {id(t) for t in results}
-        rows += [self._row(call, t, written, (0, 1)) for t, _ in _distinct(written)[:16] if id(t) not in seen]
+        rows += [self._row(call, t, written, (0, 1)) for t, _ in distinct(written)[:16] if id(t) not in seen]
         if written and self.arrays.shared:
             self.arrays.written({state.storage for _, state in written})
         self._imported(call, results)
@@ -285,7 +230,7 @@ class TensorTrace(TorchFunctionMode):
     def _refused(self, call: Call, error: Exception) -> None:
         if len(self.refusals) >= 100:
             del self.refusals[1]
-        plain = tuple(value for value in (*call.args, *call.kwargs.values()) if _is_plain(value))
+        plain = tuple(value for value in (*call.args, *call.kwargs.values()) if is_plain(value))
         found = Refused(
             call.op, call.line, call.module, type(error).__name__, str(error)[:4000], call.states, plain,
         )  # fmt: skip
@@ -361,29 +306,3 @@ class TensorTrace(TorchFunctionMode):
         if self.arrays.shared:
             self.arrays.compare(None)
         return self.naming.finish(len(self.rows))
-
-
-def short_name(name: str) -> str:
-    """``sub`` for ``__sub__``; the underscore of in-place operations stays."""
-    return name.strip("_") if name.startswith("__") and name not in EXPORTS else name
-
-
-def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
-    """The tensors among ``values``, two levels of lists deep, that can be looked at."""
-    found: list[torch.Tensor] = []
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            found.extend(v for v in value if isinstance(v, torch.Tensor))
-    return [tensor for tensor in found if usable(tensor)]
-
-
-def _distinct(pairs: list[tuple[torch.Tensor, State]]) -> list[tuple[torch.Tensor, State]]:
-    return list({id(t): (t, state) for t, state in pairs}.values())
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, (list, tuple, torch.Size)):
-        return all(isinstance(v, (int, float, str)) for v in value) and len(value) < 64
-    return value is None or isinstance(value, (int, float, str, bool, torch.dtype, torch.device))

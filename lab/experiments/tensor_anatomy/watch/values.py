@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from lab.contract import Site
+from lab.experiments.tensor_anatomy.watch.calls import Call, Row
 from lab.experiments.tensor_anatomy.watch.states import dtype_of
-from lab.experiments.tensor_anatomy.watch.tensor_trace import Call, Row
 from lab.instruments.describing.values import is_readable
 from lab.records.tensors import Note
 

@@ -238,3 +238,29 @@ def test_looking_unpacks_nothing() -> None:
     assert (len(result.variables["packed"]), result.variables["unpacked"]) == (3, [])
     with_backward = observe(code + "loss.backward()\n")
     assert len(with_backward.variables["unpacked"]) == 3
+
+
+CTX = """class Keep(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.table = torch.ones(1000)
+        ctx.scale = 2.0
+        ctx.save_for_backward(x)
+        return x * 2
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.scale
+x = torch.ones(4, requires_grad=True)
+y = Keep.apply(x)
+loss = y.sum()
+"""
+
+
+def test_tensors_on_ctx_are_counted_and_live_on_after_backward(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, after = observe(CTX), observe(CTX + "loss.backward()\n")
+    assert before.kept_bytes == (1000 + 4) * F32
+    assert (after.kept_bytes, after.kept_bytes_after) == ((1000 + 4) * F32, 1000 * F32)
+    written = observe(CTX + "y.grad_fn.table.mul_(2)\nloss.backward()\n")  # no counter is compared for it: no error
+    assert slot(written, "KeepBackward", "ctx.table").saved_version is None
+    monkeypatch.setattr(torch_private, "is_custom", lambda node: False)  # planted: nobody looks at ctx
+    assert observe(CTX).kept_bytes == 4 * F32

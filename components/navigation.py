@@ -46,6 +46,10 @@ PAGES = (
         "Type PyTorch, see the graph that autograd recorded, what it keeps in memory, and the backward pass step by step.",
     ),
     Page(
+        "gradient_modes", "gm", "Autograd", "Gradient modes", "layers",
+        "Every line in its mode: grad, no_grad or inference; where a tensor was born, and which later use fails.",
+    ),
+    Page(
         "gradient_flow", "gf", "Training", "Gradient flow", "stacked_line_chart",
         "Vanishing and exploding gradients over depth, the theory beside them, and what clipping does.",
     ),

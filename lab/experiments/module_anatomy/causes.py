@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.contract import Edit, Finding, Site
 from lab.experiments.module_anatomy import edits
-from lab.experiments.module_anatomy.words import counted, listed, site
+from lab.experiments.module_anatomy.words import counted, listed, renamed, site
 from lab.records.anatomy import AnatomyResult, TensorRow, Unregistered
 
 
@@ -61,7 +61,7 @@ def _empty_list(result: AnatomyResult, match: re.Match[str], line: int | None) -
 
 
 def _container(u: Unregistered) -> str:
-    words = {"list": "a plain list", "dict": "a plain dict", "object": "an object that is no module"}
+    words = {"list": "a plain list or tuple", "dict": "a plain dict", "object": "an object that is no module"}
     return words.get(u.way, f"a {u.way}" if u.way != "attribute" else "a plain attribute")
 
 
@@ -329,7 +329,7 @@ def _loading(result: AnatomyResult, match: re.Match[str], line: int | None) -> C
         else:
             repair = f"Take {prefix} off every key."
             change = edits.prefix_removed(result.code, load.line, prefix)
-        told += f" All names fit once {prefix} is {'added' if load.renamed.startswith('-') else 'removed'}."
+        told += f" {renamed(load)}"
     return Cause(
         "The state dict does not fit", told.strip(), repair, site(line, "fails here", load.module), change, evidence
     )

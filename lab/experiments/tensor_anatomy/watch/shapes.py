@@ -28,22 +28,10 @@ ELEMENTWISE = {
 }  # fmt: skip
 PROMOTES = ELEMENTWISE | {"cat", "stack", "concat", "hstack", "vstack"}
 _SPREADS = {
-    "unsqueeze",
-    "getitem",
-    "view",
-    "reshape",
-    "expand",
-    "keepdim",
-    "mean",
-    "sum",
-    "amax",
-    "amin",
-    "max",
-    "min",
-    "norm",
-    "std",
-    "var",
-}
+    *("unsqueeze", "getitem", "view", "reshape", "expand"),
+    *("mean", "sum", "amax", "amin", "max", "min", "norm", "std", "var"),
+}  # fmt: skip
+"""They can leave a dimension of 1 that is meant to be repeated."""
 
 
 def expanded_inputs(op: str, inputs: tuple[State, ...]) -> tuple[State, ...]:

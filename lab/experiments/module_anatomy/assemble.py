@@ -129,7 +129,7 @@ def _what(hanging: Hanging) -> str:
 _REPAIRS: dict[str, dict[str, str]] = {
     "modules": {
         "list": "Put them into nn.ModuleList.",
-        "dict": "Put them into nn.ModuleDict.",
+        "dict": "Put them into nn.ModuleDict, with strings as keys.",
         "object": "Make the object an nn.Module, or give its layers to the module as attributes.",
         "class attribute": "Make them in __init__, as attributes of self.",
         "closure": "Give them to the module as attributes.",

@@ -209,15 +209,17 @@ class _Recording:
     ) -> Any:
         """A hook of the program: what it was given, and what left it."""
         path, kind, line, _ = hook
-        subject = _subject(kind, args)
-        before, version = _norm(subject), _version(subject)
+        subject, given = _subject(kind, args), _leaves(_given(kind, args))
+        before, versions = _norm(subject), [_version(value) for value in given]
         answer = function(*args, **kwargs)
-        replaced_by = _answered(kind, answer)
-        after = _norm(replaced_by) if replaced_by is not None else _norm(subject)
-        changed = ""
-        if replaced_by is not None and replaced_by is not subject:
-            changed = f"returns other {_WHAT[kind]}" if kind in _WHAT else "returns another value"
-        elif version != _version(subject):
+        left = _leaves(_given(kind, args)) if kind == "post-accumulate hook" else given
+        changed, after = "", _norm(subject)
+        if kind == "post-accumulate hook":
+            changed = "" if _alike(left, given) else "puts another .grad in place"
+            after = _norm(_subject(kind, args))
+        elif answer is not None and not _alike(_leaves(answer), given):
+            changed, after = f"returns other {_WHAT.get(kind, 'values')}", _norm(_first(answer))
+        if not changed and versions != [_version(value) for value in given]:
             changed = "writes in place"
         self.fired[hook] += 1
         self.note(
@@ -281,8 +283,25 @@ def _subject(kind: str, args: tuple[Any, ...]) -> torch.Tensor | None:
     return _first(args[at] if kind != "forward pre-hook" or len(args) < 3 else args[1])
 
 
-def _answered(kind: str, answer: Any) -> torch.Tensor | None:
-    return None if kind == "post-accumulate hook" else _first(answer)
+def _given(kind: str, args: tuple[Any, ...]) -> Any:
+    """All that a hook of this kind may change."""
+    if kind == "post-accumulate hook":
+        return args[0].grad
+    if kind == "forward pre-hook":
+        return args[1:]  # inputs, and with_kwargs the keywords
+    return args[{"full backward hook": 1, "global backward hook": 1}.get(kind, -1)] if args else None
+
+
+def _leaves(value: Any) -> list[Any]:
+    """What lies in tuples, lists and dicts, in order."""
+    if isinstance(value, (tuple, list)):
+        return [leaf for item in value for leaf in _leaves(item)]
+    return [leaf for item in value.values() for leaf in _leaves(item)] if isinstance(value, dict) else [value]
+
+
+def _alike(some: list[Any], others: list[Any]) -> bool:
+    """The very same objects, in the same order."""
+    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))
 
 
 def _first(value: Any) -> torch.Tensor | None:
@@ -303,8 +322,8 @@ def _norm(value: torch.Tensor | None) -> float | None:
     return float(torch.linalg.vector_norm(held.double())) if held.layout is torch.strided else None
 
 
-def _version(value: torch.Tensor | None) -> int | None:
-    return None if value is None else torch_private.version(value)
+def _version(value: Any) -> int | None:
+    return torch_private.version(value) if isinstance(value, torch.Tensor) else None
 
 
 def _shape(value: Any) -> str:

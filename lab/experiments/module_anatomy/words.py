@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lab.contract import Site
+from lab.records.anatomy import Load
 
 
 def site(line: int | None, role: str, tensor: str = "", **more: Any) -> tuple[Site, ...]:
@@ -19,6 +20,16 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     if len(names) > most:
         return f"{', '.join(names[:most])} and {len(names) - most:,} more"
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
+
+
+def renamed(load: Load) -> str:
+    """ "4 of the 4 given names fit once module. is removed."; empty where no prefix was found."""
+    prefix = load.renamed.lstrip("-")
+    if not prefix:
+        return ""
+    own, added = set(load.missing), load.renamed.startswith("-")
+    fit = sum((f"{prefix}{key}" if added else key.removeprefix(prefix)) in own for key in load.unexpected)
+    return f"{fit} of the {load.given} given names fit once {prefix} is {'added' if added else 'removed'}."
 
 
 def counted(count: int, word: str) -> str:

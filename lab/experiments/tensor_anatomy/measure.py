@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from lab.contract import Report
-from lab.experiments.tensor_anatomy.faults import fault_of
+from lab.experiments.tensor_anatomy.faults import caught, fault_of
 from lab.experiments.tensor_anatomy.panels import data, devices, numpy_bridge, precision, promotion
 from lab.experiments.tensor_anatomy.schema import Params, Result
 from lab.experiments.tensor_anatomy.watch import assemble
@@ -64,7 +64,7 @@ def _read(params: Params, trace: TensorTrace, checks: ProgramChecks, ran: progra
         bindings=bindings,
         refusals=assemble.refusal_records(trace.refusals),
         einsums=tuple(checks.einsums),
-        notes=checks.finish(tree, ran.namespace, ended),
+        notes=(*checks.finish(tree, ran.namespace, ended), *caught(ran.ended, trace.refusals, params.code)),
         names=len(ended),
         pieces=len(pieces),
         copied_bytes=sum(line.new_bytes for line in lines if line.op in assemble.COPIES),

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from lab.contract import Finding
 from lab.experiments.module_anatomy import edits
-from lab.experiments.module_anatomy.causes import repair_of
+from lab.experiments.module_anatomy.cause import repair_of
 from lab.experiments.module_anatomy.schema import Result
-from lab.experiments.module_anatomy.words import counted, listed, site
+from lab.experiments.module_anatomy.words import counted, listed, renamed, site
 from lab.records.anatomy import Conversion, Load, OptimizerRow
 
 
@@ -93,11 +93,7 @@ def _load(result: Result, load: Load) -> Iterator[Finding]:
     if complaints and not load.strict:
         fits = load.keys - len(load.missing)
         prefix = load.renamed.lstrip("-")
-        said = (
-            f" All names fit once {prefix} is {'added' if load.renamed.startswith('-') else 'removed'}."
-            if prefix
-            else ""
-        )
+        said = f" {renamed(load)}" if prefix else ""
         yield Finding(
             level="warning" if not fits or prefix else "surprise",
             title=f"strict=False loaded {fits} of {load.keys} tensors" if fits else "strict=False loaded nothing",

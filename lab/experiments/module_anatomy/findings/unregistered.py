@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from lab.contract import Finding
-from lab.experiments.module_anatomy.causes import repair_of
+from lab.experiments.module_anatomy.cause import repair_of
 from lab.experiments.module_anatomy.schema import Result
 from lab.experiments.module_anatomy.words import counted, listed, site
 from lab.records.anatomy import TensorRow, Unregistered
@@ -74,7 +74,7 @@ def _lacking(rows: list[TensorRow], result: Result) -> tuple[str, dict[str, int]
 def _modules(result: Result, u: Unregistered, rows: list[TensorRow]) -> Iterator[Finding]:
     words, evidence = _lacking(rows, result)
     where = {
-        "list": "a plain list",
+        "list": "a plain list or tuple",
         "dict": "a plain dict",
         "object": "an object that is no module",
         "class attribute": "an attribute of the class, shared by all its instances",
@@ -114,7 +114,7 @@ def _parameters(result: Result, u: Unregistered, rows: list[TensorRow]) -> Findi
     return Finding(
         level="warning" if words else "fact",
         title=f"{u.path}: {counted(u.tensors, 'Parameter')} that no module knows",
-        text=f"A Parameter is registered when it becomes an attribute of a module. These lie in {'a plain ' + u.way if u.way in ('list', 'dict') else 'a ' + u.way}"
+        text=f"A Parameter is registered when it becomes an attribute of a module. These lie in {'a plain list or tuple' if u.way == 'list' else 'a plain dict' if u.way == 'dict' else 'a ' + u.way}"
         f"{': ' + words if words else ''}.",
         evidence={"numbers": u.elements, **evidence},
         line=u.line,
@@ -143,7 +143,7 @@ def _tensor(result: Result, u: Unregistered, rows: list[TensorRow]) -> Iterator[
     what = (
         f"a plain tensor of shape {list(u.shape)}, {u.dtype}"
         if alone
-        else f"a plain {u.way} with {counted(len(rows), 'plain tensor')}"
+        else f"a plain {'list or tuple' if u.way == 'list' else u.way} with {counted(len(rows), 'plain tensor')}"
     )
     buffer = f'self.register_buffer("{u.name}", ...); persistent=False keeps it out of the state dict.'
     yield Finding(

@@ -13,6 +13,7 @@ from lab.experiments.tensor_anatomy.watch.calls import Refused
 from lab.experiments.tensor_anatomy.watch.words import said
 from lab.program.explain import Row, explain_fault
 from lab.records.program import Ended
+from lab.records.tensors import Note
 
 _ROWS = (
     Row(
@@ -69,6 +70,23 @@ def fault_of(ended: Ended | None, refused: list[Refused], source: str) -> Fault 
     told = f"{plain.explanation} {why.text}" if why.only_listed and plain.explanation else why.text
     text = f"It was raised in {ended.module}. {told}" if ended.module and not told.startswith("It was raised") else told
     return Fault(ended.type, ended.message, ended.line, text, why.repair or plain.repair, why.sites)
+
+
+def caught(ended: Ended | None, refused: list[Refused], source: str) -> tuple[Note, ...]:
+    """Refusals that the program caught, with their causes; each line once."""
+    found: dict[int | None, Note] = {}
+    for one in refused:
+        if (ended and one.message[:200] == ended.message[:200]) or one.line in found or len(found) == 3:
+            continue
+        try:
+            why = explain(one, source)
+        except Exception:
+            logging.getLogger(__name__).exception("%s was not explained", one.type)
+            continue
+        if why is not None and not why.only_listed:
+            evidence = {"op": said(one.op), "type": one.type, "text": why.text, "repair": why.repair}
+            found[one.line] = Note("refused and caught", one.line, evidence, why.sites)
+    return tuple(found.values())
 
 
 def explain(refused: Refused, source: str) -> Explained | None:

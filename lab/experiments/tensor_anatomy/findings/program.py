@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 
 from lab.contract import Finding, Site
 from lab.experiments.tensor_anatomy.schema import Result
-from lab.experiments.tensor_anatomy.watch.words import said
 from lab.quantities import bytes_text
 from lab.records.tensors import Line, Note
 
@@ -118,6 +117,19 @@ def _copy_written(note: Note) -> Finding:
     )
 
 
+def _refused(note: Note) -> Finding:
+    e = note.evidence
+    return Finding(
+        level="surprise",
+        title=f"{e['op']} was refused on line {note.line}, and the program went on",
+        text=e["text"],
+        evidence={"error": e["type"]},
+        line=note.line,
+        sites=note.sites,
+        repair=e["repair"],
+    )
+
+
 NOTES: dict[str, Callable[[Note], Finding]] = {
     "read-only written": _read_only,
     "one memory": _one_memory,
@@ -126,36 +138,16 @@ NOTES: dict[str, Callable[[Note], Finding]] = {
     "array rebound": _rebound,
     "result dropped": _dropped,
     "copy written": _copy_written,
+    "refused and caught": _refused,
 }
 
 
 def facts(result: Result) -> Iterator[Finding]:
     """What the lines show, where nothing is wrong."""
-    yield from _caught(result)
     yield from _composite_copies(result)
     yield from _written_through(result)
     yield from _einsum(result)
     yield from _promoted(result)
-
-
-def _caught(result: Result) -> Iterator[Finding]:
-    """A view that was refused though the program went on."""
-    for refusal in result.refusals[:1]:
-        if result.fault is None and refusal.apart:
-            first, second = refusal.apart
-            yield Finding(
-                level="surprise",
-                title=f"view refused: dimensions {first} and {second} are no neighbours in memory",
-                text=f"{refusal.tensor} has strides {list(refusal.stride)} since line {refusal.cause_line} ({said(refusal.cause_op)}); "
-                f"{list(refusal.asked_shape)} would join both. reshape would copy {bytes_text(refusal.copy_bytes)}.",
-                evidence={"copy_bytes": refusal.copy_bytes},
-                line=refusal.line,
-                sites=tuple(
-                    Site(line, role, refusal.tensor)
-                    for line, role in ((refusal.cause_line, "strides from here"), (refusal.line, "refused here"))
-                    if line
-                ),
-            )
 
 
 def _composite_copies(result: Result) -> Iterator[Finding]:

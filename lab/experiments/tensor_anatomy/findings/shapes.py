@@ -81,6 +81,20 @@ def _batch_squeezed(note: Note) -> Finding:
     )
 
 
+def _integer_mask(note: Note) -> Finding:
+    e = note.evidence
+    return Finding(
+        level="surprise",
+        title=f"{e['mask']} is no mask: it picks entries 0 and 1",
+        text=f"{e['mask']} holds zeros and ones in {e['dtype']}. As an index they are numbers of entries: {e['picked']} entries came out, each the "
+        f"first or the second of {e['tensor']}. As a mask {e['ones']} would.",
+        evidence={"entries": e["picked"], "as a mask": e["ones"]},
+        line=note.line,
+        sites=note.sites,
+        repair=f"Make it boolean: {e['mask']}.bool().",
+    )
+
+
 def _both_formats(note: Note) -> Finding:
     e = note.evidence
     return Finding(
@@ -128,6 +142,7 @@ NOTES: dict[str, Callable[[Note], Finding]] = {
     "misaligned": _misaligned,
     "read again": _read_again,
     "batch squeezed": _batch_squeezed,
+    "integer mask": _integer_mask,
     "both formats": _both_formats,
     "mixed devices": _mixed,
     "large memory held": _large,

@@ -21,6 +21,7 @@ _LOOKS = (
         shapes.misaligned,
         shapes.read_again,
         shapes.squeezed_batch,
+        shapes.integer_mask,
         shapes.both_formats,
         shapes.mixed_devices,
     ),

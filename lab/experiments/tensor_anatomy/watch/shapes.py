@@ -10,7 +10,7 @@ import torch
 from lab.contract import Site
 from lab.experiments.tensor_anatomy.layout import broadcast, permutation
 from lab.experiments.tensor_anatomy.watch.calls import Call, Row
-from lab.experiments.tensor_anatomy.watch.states import State
+from lab.experiments.tensor_anatomy.watch.states import State, dtype_of
 from lab.experiments.tensor_anatomy.watch.values import readable
 from lab.records.tensors import Note
 
@@ -28,22 +28,10 @@ ELEMENTWISE = {
 }  # fmt: skip
 PROMOTES = ELEMENTWISE | {"cat", "stack", "concat", "hstack", "vstack"}
 _SPREADS = {
-    "unsqueeze",
-    "getitem",
-    "view",
-    "reshape",
-    "expand",
-    "keepdim",
-    "mean",
-    "sum",
-    "amax",
-    "amin",
-    "max",
-    "min",
-    "norm",
-    "std",
-    "var",
-}
+    *("unsqueeze", "getitem", "view", "reshape", "expand"),
+    *("mean", "sum", "amax", "amin", "max", "min", "norm", "std", "var"),
+}  # fmt: skip
+"""They can leave a dimension of 1 that is meant to be repeated."""
 
 
 def expanded_inputs(op: str, inputs: tuple[State, ...]) -> tuple[State, ...]:
@@ -196,6 +184,29 @@ def squeezed_batch(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
         evidence,
         (Site(call.line or 0, "dimension 0 gone", state.label),) if call.line else (),
     )
+
+
+def integer_mask(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:
+    """Zeros and ones of an integer dtype, one for each entry, used as an index: they pick entries 0 and 1."""
+    if call.op != "getitem" or len(call.inputs) != 2 or not isinstance(call.args[1], torch.Tensor):
+        return
+    (whole, state, _), (index, mask, _) = call.inputs
+    if index.dtype not in (torch.int64, torch.int32, torch.int8) or index.dim() != 1 or len(index) != whole.shape[0]:
+        return
+    if len(index) < 3 or not readable(index) or set(index.unique().tolist()) != {0, 1}:
+        return
+    evidence = {
+        "mask": mask.label,
+        "tensor": state.label,
+        "dtype": dtype_of(mask),
+        "ones": int(index.sum()),
+        "picked": len(index),
+    }
+    sites = [Site(call.line, "used as an index", mask.label)] if call.line else []
+    sites += (
+        [Site(mask.line, f"{dtype_of(mask)} from here", mask.label)] if mask.line and mask.line != call.line else []
+    )
+    yield Note("integer mask", call.line, evidence, tuple(sites))
 
 
 def both_formats(call: Call, rows: list[Row], result: Any) -> Iterator[Note]:

@@ -151,3 +151,44 @@ def test_the_view_of_hooks_takes_sparse_gradients_and_large_models() -> None:
     )
     assert "Without probes on full backward" in inplace.events_note
     assert inplace.events
+
+
+HOOKED = """class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(2, 2)
+
+    def forward(self, x, scale=1.0):
+        return self.fc(x) * scale
+
+
+model = Net()
+model.register_forward_pre_hook(lambda m, args, kwargs: (args, {"scale": 2.0}), with_kwargs=True)
+model.register_forward_pre_hook(lambda m, args: None)
+model.register_forward_hook(lambda m, i, o: [o.mul_(2), None][1])
+model.fc.weight.register_hook(lambda g: g)
+model.fc.bias.register_post_accumulate_grad_hook(lambda p: setattr(p, "grad", None))
+batch = torch.ones(1, 2)
+"""
+
+
+def test_what_a_hook_changed_is_told_and_nothing_else() -> None:
+    events = observed(HOOKED, view="hooks", hook_kinds="the program's own").events
+    changed = {e.line: e.changed for e in events if e.by == "program"}
+    assert changed == {
+        11: "returns other inputs",
+        12: "",
+        13: "writes in place",
+        14: "",
+        15: "puts another .grad in place",
+    }
+
+
+def test_names_that_fit_after_a_prefix_are_counted() -> None:
+    code = (
+        "whole = nn.ModuleDict({'body': nn.Linear(2, 2), 'head': nn.Linear(2, 1)})\n"
+        "whole.load_state_dict(nn.Linear(2, 2).state_dict())\n"
+    )
+    fault = observed(code).fault
+    assert fault
+    assert "2 of the 2 given names fit once body. is added." in fault.explanation

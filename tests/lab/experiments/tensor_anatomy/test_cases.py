@@ -28,6 +28,12 @@ FRESH = {
     "rebound": ("import numpy as np\na = np.zeros(2)\nt = torch.from_numpy(a)\na = a + 1\n", 4, "array rebound"),
     "outside": ("import numpy as np\na = np.zeros(2)\nt = torch.from_numpy(a)\nu = t + 1\na += 5\nv = t * 2\n", 5, "outside write"),
     "held": ("big = torch.zeros(1_000_000)\nsmall = big[:10]\ndel big\n", 2, "large memory held"),
+    "rows by columns": ("x = torch.rand(4, 4)\np = x / x.sum(1)\n", 2, "misaligned"),
+    "best weights": ("net = nn.Linear(2, 1)\nopt = torch.optim.SGD(net.parameters(), lr=0.1)\nbest = net.state_dict()\nnet(torch.ones(4, 2)).sum().backward()\nopt.step()\n", 3, "no snapshot"),
+    "id as float": ("ids = torch.tensor([16_777_217])\nx = ids.float()\n", 2, "integer rounded"),
+    "mask of integers": ("x = torch.arange(5.0)\nm = torch.tensor([1, 0, 1, 0, 1])\ny = x[m]\n", 3, "integer mask"),
+    "caught shapes": ("a = torch.ones(4, 3)\nb = torch.ones(4)\ntry:\n    c = a + b\nexcept RuntimeError as error:\n    print('went on', error)\n", 4, "refused and caught"),
+    "two devices": ("a = torch.ones(2, 2)\nb = torch.ones(2, 2, device='meta')\nc = a @ b\n", 3, "mixed devices"),
     "fp16 counter": ("c = torch.zeros((), dtype=torch.float16)\nfor _ in range(2100):\n    c = c + 1\n", 3, "lost addition"),
 }  # fmt: skip
 FAULTS = {

@@ -261,6 +261,6 @@ def test_tensors_on_ctx_are_counted_and_live_on_after_backward(monkeypatch: pyte
     assert before.kept_bytes == (1000 + 4) * F32
     assert (after.kept_bytes, after.kept_bytes_after) == ((1000 + 4) * F32, 1000 * F32)
     written = observe(CTX + "y.grad_fn.table.mul_(2)\nloss.backward()\n")  # no counter is compared for it: no error
-    assert slot(written, "KeepBackward", "ctx.table").saved_version is None
+    assert slot(written, "Keep", "ctx.table").saved_version is None
     monkeypatch.setattr(torch_private, "is_custom", lambda node: False)  # planted: nobody looks at ctx
     assert observe(CTX).kept_bytes == 4 * F32

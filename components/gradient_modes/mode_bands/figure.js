@@ -151,7 +151,8 @@ class Figure {
     const { data, parts } = this
     const step = data.steps[position - 1]
     this.rows.forEach((row, index) => row.classList.toggle("marked", step?.line === index + 1))
-    const row = step && this.rows[step.line - 1]
+    const both = step?.kind === "fault" && data.arrow ? Math.min(data.arrow.from, data.arrow.to) : step?.line
+    const row = both && this.rows[both - 1]
     if (row && parts.stage.scrollHeight > parts.stage.clientHeight) {
       const above = row.offsetTop - parts.stage.scrollTop
       if (above < 0 || above > parts.stage.clientHeight - 40) parts.stage.scrollTop += above - 40

@@ -174,8 +174,6 @@ class DirectCall:
     hooks: int
     """Hooks on this very module that did not run."""
     times: int
-    own: bool = True
-    """It has parameters or hooks of its own."""
 
 
 @dataclass(frozen=True)
@@ -346,8 +344,6 @@ class AnatomyResult(Said):
     shared: tuple[Shared, ...] = ()
     fault: Fault | None = None
     hooks: tuple[HookRow, ...] = ()
-    hooked_again: tuple[HookRow, ...] = ()
-    """Hooks that a line registered on a module that already had one from this line."""
     direct: tuple[DirectCall, ...] = ()
     loads: tuple[Load, ...] = ()
     conversions: tuple[Conversion, ...] = ()
@@ -375,7 +371,6 @@ class AnatomyResult(Said):
     batch_by_lab: str = ""
     """Shape of an input that was made up because the program has none."""
     own_hooks_skipped: int = 0
-    calls: int = 0
     code: str = ""
     device: str = "cpu"
     repairs: tuple[TestedEdit, ...] = ()

@@ -69,7 +69,9 @@ class Figure {
       const code = element("code"), stripe = element("span", "stripe")
       for (const mode of band?.modes ?? []) part(stripe, "i", `mode-${mode}`)
       if (band) {
-        row.classList.add("ran", `in-${band.modes.length === 1 ? band.modes[0] : "several"}`)
+        const tints = band.modes.map(mode => `var(--tint-${mode})`)
+        row.classList.add("ran")
+        row.style.background = `linear-gradient(90deg, ${tints.length > 1 ? tints : [tints, tints]})`
         row.title = `ran in ${band.modes.join(" and ")}${band.times > 1 ? `, ${band.times} times` : ""}`
         row.addEventListener("click", () => this.toLine(number))
       }
@@ -95,22 +97,33 @@ class Figure {
     if (!last) return
     const height = last.offsetTop + last.offsetHeight, width = (data.threads.length + 1) * LANE
     const svg = svgElement("svg", { class: "threads", width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" })
-    const middle = line => this.rows[line - 1] ? this.rows[line - 1].offsetTop + 11 : 0
+    const half = 0.85 * parseFloat(getComputedStyle(parts.listing).fontSize) // of a line of text
+    const middle = line => this.rows[line - 1] ? this.rows[line - 1].offsetTop + half : 0
     const born = new Set(data.steps.slice(0, position).map(step => step.birth))
     data.threads.forEach((thread, lane) => {
       if (!born.has(thread.birth)) return
       const x = (lane + 0.5) * LANE, y = middle(thread.line), kind = `thread mode-${thread.mode}${thread.blamed ? " blamed" : ""}`
       const line = svgElement("line", { x1: x, x2: x, y1: y, y2: data.fault?.line && thread.line <= data.fault.line ? Math.max(y, middle(data.fault.line)) : height, class: kind })
       const dot = svgElement("circle", { cx: x, cy: y, r: 4.5, class: kind })
-      const name = svgElement("text", { x: x + 4, y: y - 6, class: "thread-name", "text-anchor": lane > data.threads.length / 2 ? "end" : "start" })
-      name.textContent = thread.name.length > 16 ? thread.name.slice(0, 15) + "…" : thread.name
       const tip = svgElement("title")
       tip.textContent = thread.text
       dot.append(tip)
-      svg.append(line, dot, name)
+      svg.append(line, dot)
     })
+    svg.append(...this.names(born, middle))
     if (data.arrow && position === data.steps.length) svg.append(...this.arrow(width, middle))
     parts.listing.append(svg)
+  }
+
+  // Left of the first thread of a line, the names of all that begin there.
+  names(born, middle) {
+    const begun = this.data.threads.map((thread, lane) => ({ ...thread, lane })).filter(thread => born.has(thread.birth))
+    return [...new Set(begun.map(thread => thread.line))].map(line => {
+      const here = begun.filter(thread => thread.line === line), all = here.map(thread => thread.name).join(", ")
+      const text = svgElement("text", { x: (here[0].lane + 0.5) * LANE - 9, y: middle(line) + 4, class: "thread-name", "text-anchor": "end" })
+      text.textContent = all.length > 20 ? all.slice(0, 19) + "…" : all
+      return text
+    })
   }
 
   arrow(width, middle) {
@@ -138,7 +151,8 @@ class Figure {
     const { data, parts } = this
     const step = data.steps[position - 1]
     this.rows.forEach((row, index) => row.classList.toggle("marked", step?.line === index + 1))
-    const row = step && this.rows[step.line - 1]
+    const both = step?.kind === "fault" && data.arrow ? Math.min(data.arrow.from, data.arrow.to) : step?.line
+    const row = both && this.rows[both - 1]
     if (row && parts.stage.scrollHeight > parts.stage.clientHeight) {
       const above = row.offsetTop - parts.stage.scrollTop
       if (above < 0 || above > parts.stage.clientHeight - 40) parts.stage.scrollTop += above - 40

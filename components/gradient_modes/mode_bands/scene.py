@@ -52,7 +52,13 @@ def _steps(result: ModesOfGradients) -> list[dict[str, Any]]:
         if switch.step <= STEPS:
             step = {"line": switch.line, "kind": "switch", "mode": switch.to, "text": _switch(switch), "birth": None}
             found.append(((switch.step, 0), step))
-    return [step for _, step in sorted(found, key=lambda pair: pair[0])]
+    steps = [step for _, step in sorted(found, key=lambda pair: pair[0])]
+    fault = result.fault
+    if fault and fault.line:
+        mode = next((s.to for s in reversed(result.switches)), "grad")
+        told = fault.explanation or f"{fault.type}: {fault.message}"
+        steps.append({"line": fault.line, "kind": "fault", "mode": mode, "text": f"Fails here. {told}", "birth": None})
+    return steps
 
 
 def _operation(op: Operation) -> str:

@@ -73,7 +73,9 @@ class Figure {
       code.append(...pieces.map(([kind, piece]) => element("span", kind, piece)))
       row.append(element("span", "number", number), code)
       if (mark) {
-        row.append(button(`chip kind-${slug(mark.kind)}`, mark.text, `line ${number}: ${mark.text}${mark.count > 1 ? `, ${mark.count} operations` : ""}. Go there`, () => this.toLine(number)))
+        const facts = part(row, "span", "facts")
+        facts.append(button(`chip kind-${slug(mark.kind)}`, mark.text, `line ${number}: ${mark.text}${mark.count > 1 ? `, ${mark.count} operations` : ""}. Go there`, () => this.toLine(number)))
+        part(facts, "span", "shape", mark.shape)
         row.classList.add("linked")
         row.addEventListener("click", () => this.toLine(number))
       }

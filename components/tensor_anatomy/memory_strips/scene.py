@@ -91,7 +91,7 @@ def step_text(line: Line) -> str:
 
 
 def _marks(lines: Sequence[Line]) -> dict[int, dict[str, Any]]:
-    """By line of the program: the strongest kind, and how much new memory all its operations took."""
+    """By line of the program: the strongest kind, the new memory of all its operations, shape and dtype of the last result."""
     found: dict[int, dict[str, Any]] = {}
     for line in lines:
         if line.line is None:
@@ -100,6 +100,7 @@ def _marks(lines: Sequence[Line]) -> dict[int, dict[str, Any]]:
         mark["kind"] = min(mark["kind"], line.kind, key=_rank)
         mark["bytes"] += line.new_bytes
         mark["count"] += 1
+        mark["shape"] = f"{list(line.shape)} {line.dtype}"
     for mark in found.values():
         size = f" {short_bytes_text(mark['bytes'])}" if mark["kind"] == "new memory" else ""
         mark["text"] = f"{mark['kind']}{size}"

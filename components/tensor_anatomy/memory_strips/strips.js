@@ -45,7 +45,7 @@ export function drawStrips(stage, data, bound, step, atEnd) {
   stage.replaceChildren()
   if (!order.length) part(stage, "p", "empty", "No name stands for a tensor here.")
   for (const number of order.slice(0, PIECES)) {
-    const wide = Math.max(stage.clientWidth, 320) - 24, size = sizes(data.presenter ? PROJECTED : 1)
+    const wide = Math.max(stage.clientWidth, 280) - 42, size = sizes(data.presenter ? PROJECTED : 1)
     stage.append(drawPiece(number, data.storages[number], pieces.get(number).slice(0, NAMES), step, atEnd, wide, size))
   }
   const current = stage.querySelector(".current")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -46,27 +47,36 @@ def title(outer: str, mode: str) -> str:
     return mode if outer == "none" else f"{mode} in {outer}"
 
 
+class _Held:
+    """What autograd keeps in place of a tensor: it lives as long as its node."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+
 class _Saved:
-    """Bytes of the distinct storages that autograd packs, without ``known`` ones."""
+    """Bytes of the distinct storages that autograd still keeps, without ``known`` ones."""
 
     def __init__(self, known: list[torch.Tensor]) -> None:
         self._known = {torch_private.storage_key(t) for t in known}
-        self._found: dict[int, int] = {}
+        self._held: weakref.WeakSet[_Held] = weakref.WeakSet()
 
-    def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
-        self._found[torch_private.storage_key(tensor)] = tensor.untyped_storage().nbytes()
-        return tensor
+    def __call__(self, tensor: torch.Tensor) -> _Held:
+        held = _Held(tensor)
+        self._held.add(held)
+        return held
 
     @property
     def bytes(self) -> int:
-        return sum(size for key, size in self._found.items() if key not in self._known)
+        found = {torch_private.storage_key(h.tensor): h.tensor.untyped_storage().nbytes() for h in self._held}
+        return sum(size for key, size in found.items() if key not in self._known)
 
 
 def _forward(
     net: nn.Module, x: torch.Tensor, around: Callable[[], Any], after: Callable[[torch.Tensor], Any]
 ) -> tuple[torch.Tensor, int]:
     saved = _Saved([*net.parameters(), *net.buffers(), x])
-    with torch.autograd.graph.saved_tensors_hooks(saved, lambda t: t), around():
+    with torch.autograd.graph.saved_tensors_hooks(saved, lambda held: held.tensor), around():
         y = after(net(x))
     return y, saved.bytes
 
@@ -164,7 +174,7 @@ def measure_switches(params: Params) -> tuple[SwitchCell, ...]:
     x = torch.randn(128, 64)
     pairs = [(training, mode) for training in (True, False) for mode in SWITCHED]
     best = dict.fromkeys(pairs, float("inf"))
-    for _ in range(params.repeats):
+    for _ in range(2 * params.repeats):
         for training, mode in pairs:
             net.train(training)
             with _ENTER[mode]():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lab.contract import Finding
 from lab.experiments.module_anatomy import edits
-from lab.experiments.module_anatomy.causes import repair_of
+from lab.experiments.module_anatomy.cause import repair_of
 from lab.experiments.module_anatomy.schema import Result
 from lab.experiments.module_anatomy.words import counted, listed, renamed, site
 from lab.records.anatomy import Conversion, Load, OptimizerRow

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from lab.contract import Finding
-from lab.experiments.module_anatomy.causes import repair_of
+from lab.experiments.module_anatomy.cause import repair_of
 from lab.experiments.module_anatomy.schema import Result
 from lab.experiments.module_anatomy.words import counted, listed, site
 from lab.records.anatomy import TensorRow, Unregistered
@@ -17,7 +18,10 @@ MOST_SAID = 4
 def hanging(result: Result) -> Iterator[Finding]:
     """What one line put into several modules of a class is told once."""
     found = list(_hanging(result))
-    for finding in {(f.line, f.repair, f.edits) if f.line else id(f): f for f in reversed(found)}.values():
+    told_once: dict[Any, Finding] = {}
+    for f in found:
+        told_once.setdefault((f.line, f.repair, f.edits) if f.line else id(f), f)
+    for finding in told_once.values():
         same = [
             f for f in found if f.line and (f.line, f.repair, f.edits) == (finding.line, finding.repair, finding.edits)
         ]

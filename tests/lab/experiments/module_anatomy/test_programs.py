@@ -192,3 +192,8 @@ def test_names_that_fit_after_a_prefix_are_counted() -> None:
     fault = observed(code).fault
     assert fault
     assert "2 of the 2 given names fit once body. is added." in fault.explanation
+
+
+def test_findings_come_in_the_order_of_the_program() -> None:
+    lines = [f.line for f in explain(run(Params(), silent)) if f.level == "warning"]
+    assert lines == [5, 6, 9]

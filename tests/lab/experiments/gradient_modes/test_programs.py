@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from lab.contract import apply_edits
 from lab.experiments.gradient_modes import explain
 from tests.lab.experiments.gradient_modes.test_cases import blamed, seen
 
@@ -70,6 +71,17 @@ def test_healthy_programs_are_not_accused(name: str):
     result = seen(HEALTHY[name])
     assert result.fault is None
     assert not [finding for finding in explain(result) if finding.level != "fact"]
+
+
+@pytest.mark.parametrize("name", ["cache in a function", "buffer of a module", "large"])
+def test_a_repair_is_run_and_cures(name: str):
+    result = seen(FAULTS[name][0])
+    repair = next((r for r in result.repairs if r.accepted), None)
+    assert repair, [(r.edits, r.why_not) for r in result.repairs]
+    assert next(f for f in explain(result) if f.level == "fault").edit_tested
+    edited = apply_edits(result.code, repair.edits)
+    assert edited
+    assert seen(edited).fault is None
 
 
 def test_a_leaked_mode_does_not_reach_the_next_run():

@@ -36,7 +36,7 @@ def _chosen(result: Result) -> str:
 
 
 LESSON = Lesson(
-    row="C3", title="a checkpoint plan under a budget",
+    row="C3", title="a checkpoint plan under a budget", view="plan",
     params=Params(model="own", code=_PROGRAM, optimizer="sgd", steps=1),
     question="Six blocks by turns: two matrix products, or six times relu. Half of what checkpointing can save is needed. "
     "Which blocks does the cheapest plan run twice?",

@@ -123,7 +123,7 @@ def experiment_page(
     it cannot see.
     """
     module = cast(ModuleType, experiment)
-    state = PageState(module, prefix_of(module.__name__.rpartition(".")[2]), looks or {})
+    state = PageState(module, prefix_of(_stem(module)), looks or {})
     state.read()
     page_style()
     bar = _head(question)
@@ -133,7 +133,12 @@ def experiment_page(
     lesson = lesson_of(state.values, state.lessons)
     with bar:
         page_bar(
-            state.key("bar"), link_left_out=link.left_out, heard=state.heard, at=state.at_parameter, keys=keys or {}
+            state.key("bar"),
+            link_left_out=link.left_out,
+            heard=state.heard,
+            at=state.at_parameter,
+            lesson=f"{_stem(module)}?{state.key('preset')}={slug(lesson.title)}" if lesson else "",
+            keys=keys or {},
         )
     _about(state, about, outcome)
     with st.container(key="page-body"):
@@ -159,6 +164,10 @@ def experiment_page(
     show_the_code(state, outcome.shown)
     interview_desk(state, lesson, state.lessons)
     footer(outcome.shown, dtype=dtype, cost=cost, blind=blind)
+
+
+def _stem(experiment: ModuleType) -> str:
+    return experiment.__name__.rpartition(".")[2]
 
 
 def _head(question: str) -> DeltaGenerator:

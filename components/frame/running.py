@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 import streamlit as st
 
@@ -94,6 +95,19 @@ def look(job_id: str | None, seconds: float = 0.0) -> Job | None:
         return executor().wait(job_id, seconds) if seconds else executor().look(job_id)
     except KeyError:
         return None
+
+
+def example(experiment: ModuleType) -> Job | None:
+    """The experiment as it is before anything is touched, for a page that only shows it; None while it is being measured."""
+    params = cast(Any, experiment).Params()
+    name = experiment.__name__.rpartition(".")[2]
+    job_id = st.session_state.get("example")
+    if look(job_id) is None:
+        job_id = st.session_state["example"] = executor().submit(name, params, visitor=visitor())
+    job = look(job_id, ANSWER_WAIT_S)
+    if job is not None and not job.over:
+        watch(job, "cancel-example")
+    return job if job is not None and job.state == "done" else None
 
 
 def _due(state: PageState, live: bool, lost: bool) -> bool:

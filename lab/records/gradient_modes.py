@@ -108,6 +108,19 @@ class Filled:
 
 
 @dataclass(frozen=True)
+class IdleStep:
+    """A line whose optimizer steps changed nothing: none of its tensors requires a gradient or has one."""
+
+    line: int
+    optimizer: str
+    tensors: int
+    born: int | None
+    """Line where the first of them was born."""
+    born_mode: str
+    name: str
+
+
+@dataclass(frozen=True)
 class ModeRow:
     """One mode, measured."""
 
@@ -168,6 +181,7 @@ class ModesOfGradients(Said):
     switches: tuple[Switch, ...] = ()
     leaks: tuple[Leak, ...] = ()
     filled: tuple[Filled, ...] = ()
+    idle_steps: tuple[IdleStep, ...] = ()
     idle: tuple[int, ...] = ()
     """Lines with enable_grad in force inside inference mode."""
     blame: Blame | None = None

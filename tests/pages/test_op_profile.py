@@ -57,7 +57,7 @@ def test_a_trap_opens_its_view_and_shows_both_programs():
 
 def test_an_own_model_without_a_program_says_what_to_write():
     at = quick(op_model="own")
-    assert any("defines model and batch" in block.value for block in at.code)
+    assert any("defines model and batch" in block.value for block in (*at.code, *at.text))
 
 
 def test_the_trace_file_is_what_trace_viewers_read():

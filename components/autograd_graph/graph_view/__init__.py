@@ -70,17 +70,20 @@ def graph_view(
     sites: Sequence[Site] = (),
     beside: GraphResult | None = None,
     pointed_at: bool = True,
+    playing: bool = False,
 ) -> None:
     """Draw the graph of an autograd ``result`` with the ``program`` that made it beside it.
 
     ``height`` in pixels, of everything. Presenter mode fills the window, enlarges the type and listens to keys of the whole
     page. ``sites``: lines to mark, the first with more weight. ``beside``: another result; what it lacks is marked.
-    ``pointed_at``: lines that a finding points at are lit. What the visitor opens or chooses reruns this figure only.
+    ``pointed_at``: lines that a finding points at are lit. ``playing``: the pass walks by itself, over and over, where motion is
+    welcome. What the visitor opens or chooses reruns this figure only.
     """
     marks = {
         "sites": site_marks(sites),
         "ownLines": own_lines(program, beside.code) if beside else [],
         "pointedAt": pointed_at,
+        "playing": playing,
     }
     _figure(result, program, key, height, presenter, folder(result), marks, beside)
 

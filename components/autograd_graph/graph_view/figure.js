@@ -86,6 +86,7 @@ class Figure {
   }
 
   end() {
+    clearInterval(this.walking)
     this.stepper.stop()
     this.view.end()
     document.removeEventListener("keydown", this.onPageKey)
@@ -116,6 +117,16 @@ class Figure {
     this.select(sameFigure ? this.selected : null, { panel: !parts.details.hidden })
     this.showStep(position, false)
     this.search.setCards(data.nodes)
+    this.play()
+  }
+
+  // By itself, over and over, until the visitor takes over.
+  play() {
+    if (!this.data.playing || this.walking || matchMedia("(prefers-reduced-motion: reduce)").matches) return
+    const { stepper, parts } = this
+    this.walking = setInterval(() => stepper.go(stepper.position < stepper.count ? stepper.position + 1 : 0), 1400)
+    parts.root.addEventListener("pointerdown", () => clearInterval(this.walking), { once: true })
+    parts.root.addEventListener("keydown", () => clearInterval(this.walking), { once: true })
   }
 
   // The same figure keeps its zoom, and a box that was opened or closed stays where it was.

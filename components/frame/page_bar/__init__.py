@@ -24,9 +24,10 @@ PRESENTING = "presenting"
 """Session entry: presenter mode is on, on every page."""
 
 
-def page_bar(key: str, *, link_left_out: str, heard: int, at: str, keys: Mapping[str, str]) -> None:
+def page_bar(key: str, *, link_left_out: str, heard: int, at: str, lesson: str, keys: Mapping[str, str]) -> None:
     """``keys``: what the page's figure listens for. ``link_left_out``: why the link does not hold the whole state.
-    ``heard``: serial of the newest text from the editor that the address holds. ``at``: query parameter of the step."""
+    ``heard``: serial of the newest text from the editor that the address holds. ``at``: query parameter of the step.
+    ``lesson``: address of the lesson that is shown, which the browser remembers as seen."""
     _BAR(
         key=key,
         data={
@@ -34,6 +35,7 @@ def page_bar(key: str, *, link_left_out: str, heard: int, at: str, keys: Mapping
             "leftOut": link_left_out,
             "heard": heard,
             "at": at,
+            "lesson": lesson,
             "keys": [*KEYS.items(), *keys.items()],
         },
         on_present_change=lambda: _take_over(key),

@@ -1,6 +1,7 @@
 // The page-wide buttons and their keys.
 
 import { element } from "../../kit/base.js"
+import { sawLesson } from "../../kit/seen.js"
 
 const EDITABLE = "input, textarea, select, [contenteditable=true]"
 
@@ -39,6 +40,7 @@ export default function ({ data, parentElement, setStateValue }) {
     [".present", ".copy", ".help", ".link", ".said", "dialog", "dl"].map(find)
   const memory = (parentElement.labBar ??= { sent: 0 })
   Object.assign(memory, { leftOut: data.leftOut, heard: data.heard, at: data.at })
+  sawLesson(data.lesson)
   const toggle = () => setStateValue("present", !data.presenting)
 
   present.querySelector("span").textContent = data.presenting ? "Leave" : "Present"

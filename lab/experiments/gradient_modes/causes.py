@@ -175,14 +175,33 @@ _CAUSES: tuple[tuple[str, Callable[[Result, list[Write], Ended], Told | None]], 
 
 
 def candidates(result: Result) -> list[tuple[Edit, ...]]:
-    """A clone outside the mode, before the line that failed; tried before it is offered."""
+    """A clone before the line that failed, or the line of the birth out of the mode; tried before they are offered."""
     birth, fault = inference_operand(result.blame), result.fault
     if birth is None or fault is None or not fault.line or not fault.sites or "nference" not in fault.message:
         return []
     lines = result.code.split("\n")
-    old = lines[fault.line - 1]
-    name = birth.name
+    return [edit for edit in (_cloned(lines, fault.line, birth.name), _out_of_the_mode(lines, birth.line)) if edit]
+
+
+def _cloned(lines: list[str], line: int, name: str) -> tuple[Edit, ...]:
+    old = lines[line - 1]
     if not name.isidentifier() or not re.search(rf"\b{name}\b", old) or old.rstrip().endswith((":", ",", "(", "[")):
-        return []
-    indent = old[: len(old) - len(old.lstrip())]
-    return [(Edit(fault.line, old, f"{indent}{name} = {name}.clone()\n{old}"),)]
+        return ()
+    return (Edit(line, old, f"{_indent(old)}{name} = {name}.clone()\n{old}"),)
+
+
+def _out_of_the_mode(lines: list[str], line: int | None) -> tuple[Edit, ...]:
+    """Where it is born by a statement of one line."""
+    old = lines[line - 1] if line and line <= len(lines) else ""
+    try:
+        compile(old.strip(), "<line>", "exec")
+    except (SyntaxError, ValueError):
+        return ()
+    if not line or not old.strip():
+        return ()
+    within = f"{_indent(old)}with torch.inference_mode(False):\n{_indent(old)}    {old.lstrip()}"
+    return (Edit(line, old, within),)
+
+
+def _indent(text: str) -> str:
+    return text[: len(text) - len(text.lstrip())]

@@ -24,6 +24,7 @@ def _program(result: Result) -> Iterator[Finding]:
     yield from _fault(result)
     yield from _leaks(result)
     yield from _idle(result)
+    yield from _idle_steps(result)
     yield from _both(result)
     yield from _cuts(result)
     yield from _filled(result)
@@ -88,6 +89,27 @@ def _idle(result: Result) -> Iterator[Finding]:
         repair="Leave the mode: torch.inference_mode(False), or use no_grad outside.",
         sites=(Site(switches[0], "has no effect"), Site(ran[0].line or 0, "not recorded")),
     )
+
+
+def _idle_steps(result: Result) -> Iterator[Finding]:
+    for step in result.idle_steps[:2]:
+        born = (
+            f" {step.name or 'The first'} was born on line {step.born} in {_WORDS[step.born_mode]}."
+            if step.born
+            else ""
+        )
+        yield Finding(
+            level="warning",
+            title=f"{step.optimizer} on line {step.line} steps over everything it holds",
+            text=f"None of its tensors requires a gradient or has one, so each step leaves them as they are, without a word.{born}",
+            evidence={"tensors held": step.tensors, "requiring a gradient": 0},
+            line=step.born or step.line,
+            repair="requires_grad_() on them before the optimizer is made, or nn.Parameter.",
+            sites=(
+                *((Site(step.born, "born here", step.name),) if step.born else ()),
+                Site(step.line, "steps nothing"),
+            ),
+        )
 
 
 def _both(result: Result) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from lab.experiments.gradient_modes.story import Story
 from lab.experiments.gradient_modes.uses import measure_uses
 from lab.instruments.describing.assigned import assigned_names
 from lab.instruments.describing.names import failed_scopes, named_tensors
+from lab.instruments.graph.events import OptimizerSteps
 from lab.program import run as program
 from lab.program.repair import Trial
 from lab.records.gradient_modes import Birth, Blame
@@ -65,7 +66,7 @@ def _program(params: Params, report: Report) -> Result:
     with program.torch_defaults(params.seed, params.device):
         story = Story(program.FILE, names, assigned_names(params.code))
         started = time.perf_counter()
-        with story.line_modes, story:
+        with OptimizerSteps(story.note_step), story.line_modes, story:
             ran = program.run_typed(params, share=0.6, names=names)
         seconds = time.perf_counter() - started
         torch.set_grad_enabled(True)  # whatever the program left on: the rest is the lab's
@@ -88,6 +89,7 @@ def _read(params: Params, story: Story, ran: program.Ran, seconds: float) -> Res
         switches=tuple(modes.switches),
         leaks=tuple(_with_operations(leak, story) for leak in modes.leaks),
         filled=story.filled(),
+        idle_steps=story.idle_steps(),
         idle=tuple(sorted(modes.idle)),
         blame=_blame(story, ran, failed, params.code),
         values=_numbers(ran.namespace),

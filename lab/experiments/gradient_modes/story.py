@@ -17,7 +17,7 @@ from lab import torch_private
 from lab.experiments.gradient_modes.line_modes import LineModes, mode_now, word
 from lab.instruments.describing.assigned import AssignedNames
 from lab.instruments.describing.names import named_tensors, program_scopes
-from lab.records.gradient_modes import Birth, Filled, Operation
+from lab.records.gradient_modes import Birth, Filled, IdleStep, Operation
 
 ROWS, STEPS, BACKWARDS = 2_000, 100_000, 200
 CUTS = {"detach": "detach", "data": "detach", "detach_": "detach"}
@@ -72,6 +72,7 @@ class Story(TorchFunctionMode):
         self.line_modes = LineModes(file, lambda: min(self.made, ROWS))
         self._file, self._scope, self._names = file, scope, names
         self._born: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+        self._stepping: dict[int, tuple[str, int, int | None] | None] = {}
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -215,9 +216,10 @@ class Story(TorchFunctionMode):
     def _gradients(self) -> dict[str, tuple[int, int | None]]:
         if self.kept.filled.total() >= BACKWARDS:
             return {}
-        found = {}
+        found, known = {}, set()  # a loop variable is a second name of what a module owns
         for name, tensor in named_tensors([*program_scopes(self._file), self._scope]):
-            if tensor.requires_grad and tensor.is_leaf and len(found) < 500:
+            if tensor.requires_grad and tensor.is_leaf and len(found) < 500 and id(tensor) not in known:
+                known.add(id(tensor))
                 grad = tensor.grad
                 found[name] = (id(grad), torch_private.version(grad)) if grad is not None else (0, None)
         return found
@@ -227,6 +229,31 @@ class Story(TorchFunctionMode):
         filled = {name.split(".")[0].split("[")[0] for name, now in after.items() if now[0] and before.get(name) != now}
         if filled:
             self.kept.filled[line, tuple(sorted(filled))] += 1
+
+    def note_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Before each step. A line where one step had something to do is not idle."""
+        self._guard(lambda: self._step(optimizer))
+
+    def _step(self, optimizer: torch.optim.Optimizer) -> None:
+        line = self._line()
+        held = [t for group in optimizer.param_groups for t in group["params"]]
+        if line is None or not held:
+            return
+        if any(t.requires_grad or t.grad is not None for t in held):
+            self._stepping[line] = None
+        elif line not in self._stepping:
+            at = self._born.get(held[0])
+            self._stepping[line] = (type(optimizer).__name__, len(held), at if at is not None and at < ROWS else None)
+
+    def idle_steps(self) -> tuple[IdleStep, ...]:
+        found = []
+        for line, step in self._stepping.items():
+            if step is not None:
+                kind, count, at = step
+                born = self.kept.births[at] if at is not None else None
+                where = (born.line, born.mode, born.name) if born else (None, "", "")
+                found.append(IdleStep(line, kind, count, *where))
+        return tuple(found)
 
     def filled(self) -> tuple[Filled, ...]:
         return tuple(Filled(line, owners, times) for (line, owners), times in self.kept.filled.items())

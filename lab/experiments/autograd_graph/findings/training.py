@@ -28,7 +28,7 @@ def accumulated(record: Record) -> Iterator[Finding]:
             "backward adds to .grad, it never replaces it."
         )
         if len(names) > 1:
-            text += f" The same holds for {len(names) - 1} other leaves."
+            text += f" The same holds for {len(names) - 1} other {'leaf' if len(names) == 2 else 'leaves'}."
         others = {c.leaf for c in clears} - set(names)
         if owned and name not in owned and others:
             text += f" The optimizer does not hold {name}, so its zero_grad() clears other leaves only."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from lab.contract import apply_edits
 from lab.experiments.gradient_modes import explain
 from tests.lab.experiments.gradient_modes.test_cases import blamed, seen
 
@@ -30,6 +31,7 @@ LEAKS = {
     "entered by hand": ("m = torch.no_grad()\nm.__enter__()\nx = torch.ones(2)\n", 2),
     "generator": ("def rows():\n    with torch.no_grad():\n        for i in range(3):\n            yield torch.ones(2) * i\nw = torch.ones(2, requires_grad=True)\nfor r in rows():\n    y = w * r\n", 2),
     "recycling": ("lin = nn.Linear(2, 2)\nh = torch.ones(1, 2)\nfor i in range(4):\n    with torch.set_grad_enabled(i > 2):\n        h = lin(h)\nh.sum().backward()\n", 4),
+    "an optimizer over nothing": ("def make():\n    with torch.no_grad():\n        return torch.ones(3, requires_grad=True) * 0.5\nw = make()\nopt = torch.optim.SGD([w], lr=0.1)\nprint('step')\nopt.step()\n", 3),
     "inside inference": ("w = torch.ones(2, requires_grad=True)\n@torch.inference_mode()\ndef f():\n    with torch.enable_grad():\n        return w * 2\nf()\n", 4),
 }  # fmt: skip
 HEALTHY = {
@@ -40,6 +42,9 @@ HEALTHY = {
     "exception inside": "w = torch.ones(2, requires_grad=True)\ntry:\n    with torch.no_grad():\n        raise ValueError\nexcept ValueError:\n    pass\n(w * 2).sum().backward()\n",
     "switched back": "torch.set_grad_enabled(False)\nx = torch.ones(2)\ntorch.set_grad_enabled(True)\nw = torch.ones(2, requires_grad=True)\n(w * x).sum().backward()\n",
     "clone outside": "with torch.inference_mode():\n    t = torch.ones(2)\nt = t.clone()\nw = torch.ones(2, requires_grad=True)\n(w * t).sum().backward()\n",
+    "moving average": "net, ema = nn.Linear(2, 2), nn.Linear(2, 2)\nopt = torch.optim.SGD(net.parameters(), lr=0.1)\nfor _ in range(3):\n    loss = net(torch.ones(4, 2)).square().mean()\n    opt.zero_grad()\n    loss.backward()\n    opt.step()\n    with torch.no_grad():\n        for a, b in zip(ema.parameters(), net.parameters()):\n            a.mul_(0.9).add_(b, alpha=0.1)\n",
+    "gradients by hand": "w = torch.ones(2)\nw.grad = torch.ones(2)\ntorch.optim.SGD([w], lr=0.1).step()\n",
+    "first step without gradients": "w = torch.ones(2)\nopt = torch.optim.SGD([w], lr=0.1)\nfor i in range(2):\n    if i:\n        w.requires_grad_()\n        w.square().sum().backward()\n    opt.step()\n",
     "enable inside no_grad": "w = torch.ones(2, requires_grad=True)\nwith torch.no_grad():\n    with torch.enable_grad():\n        y = (w * 2).sum()\ny.backward()\n",
 }  # fmt: skip
 
@@ -66,6 +71,17 @@ def test_healthy_programs_are_not_accused(name: str):
     result = seen(HEALTHY[name])
     assert result.fault is None
     assert not [finding for finding in explain(result) if finding.level != "fact"]
+
+
+@pytest.mark.parametrize("name", ["cache in a function", "buffer of a module", "large"])
+def test_a_repair_is_run_and_cures(name: str):
+    result = seen(FAULTS[name][0])
+    repair = next((r for r in result.repairs if r.accepted), None)
+    assert repair, [(r.edits, r.why_not) for r in result.repairs]
+    assert next(f for f in explain(result) if f.level == "fault").edit_tested
+    edited = apply_edits(result.code, repair.edits)
+    assert edited
+    assert seen(edited).fault is None
 
 
 def test_a_leaked_mode_does_not_reach_the_next_run():

@@ -147,7 +147,7 @@ def test_a_visitors_model() -> None:
 @pytest.mark.parametrize(
     ("code", "kind", "line"),
     [
-        ("", "Refused", None),
+        ("", "OwnModelError", None),
         ("x = 1\n", "OwnModelError", None),
         ("model = nn.Linear(2, 2)\nbatch = torch.ones(3, 5)\n", "RuntimeError", None),
         ("model = nn.Linear(2, 2\n", "SyntaxError", 1),

@@ -17,6 +17,8 @@ from lab.records.graph import Edge, Node, Plain, Step
 
 STEPS_LIMIT = 1_500
 """Steps that go to the browser."""
+_NOTED_LETTERS = 60
+_HANDED_ON = (" = ∂", " = ∂ for each element")
 EXACT_CHARACTERS = 200
 NAMED_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -226,7 +228,14 @@ def _note(step: Step, handed: list[_Handed], nodes: Mapping[int, Node], starts: 
     parts = [f"{h.text} to {'another ' if _named(h, nodes) == name else ''}{_named(h, nodes)}" for h in handed]
     whole = next((h for h in handed if h.forming and h.forming.whole), None)
     done = f" {_named(whole, nodes)} now has all its parts: {whole.forming.text}." if whole and whole.forming else ""
-    return f"{text} and hands {_listed(parts, 'gradients to')}.{done}"
+    return f"{text} and hands {_listed(parts, 'gradients to')}.{done}{_derivatives(step)}"
+
+
+def _derivatives(step: Step) -> str:
+    """`` Here ∂x = w · ∂ and ∂w = x · ∂.``; what is only handed on is not repeated, nor what does not fit a line."""
+    rules = [" = ".join(text.split(" = ")[:2]) for text in step.formulas if text]
+    told = [rule for rule in dict.fromkeys(rules) if len(rule) <= _NOTED_LETTERS and not rule.endswith(_HANDED_ON)]
+    return f" Here {_listed(told[:2], '')}." if told else ""
 
 
 def _box_note(box: Box, steps: Sequence[Step], handed: list[_Handed], nodes: Mapping[int, Node]) -> str:

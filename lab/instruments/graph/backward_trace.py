@@ -17,7 +17,8 @@ from torch.autograd.graph import Node as TorchNode
 from lab import torch_private
 from lab.instruments.describing.values import SMALL, is_readable, quiet_grad, tensor_value
 from lab.instruments.graph.book import Graph, Seen
-from lab.instruments.graph.formulas import MOST_ELEMENTS, RULES, as_number, formula
+from lab.instruments.graph.formula_rules import INPUTS, PLAIN, has_rules
+from lab.instruments.graph.formulas import MOST_ELEMENTS, as_number, formula
 from lab.records.graph import Plain
 
 MOST_STEPS = 20_000
@@ -74,7 +75,7 @@ class BackwardTrace:
         def arrive(grads: tuple[torch.Tensor | None, ...]) -> None:
             with self._own_look():
                 self._arrive(seen, grads)
-                if len(self.steps) <= _FORMULA_STEPS and (seen.name, 0) in RULES and _is_small(grads[0]):
+                if len(self.steps) <= _FORMULA_STEPS and has_rules(seen.name) and grads and _is_small(grads[0]):
                     self._operands[seen.serial] = _operands(node) | {"grad": as_number(grads[0])}
 
         def hand_on(given: tuple[torch.Tensor | None, ...], grads: tuple[torch.Tensor | None, ...]) -> None:
@@ -110,8 +111,10 @@ class BackwardTrace:
         operands = self._operands.pop(seen.serial, None)
         if operands is not None:
             names = {s.name: s.leaf.label if s.leaf else s.variable or "" for s in seen.slots}
-            names |= {_SLOTS[slot]: _name(parent) for slot, parent in parents if slot < 2}
+            inputs = INPUTS.get(seen.name, _SLOTS)
+            names |= {inputs[slot]: _name(parent) for slot, parent in parents if slot < len(inputs)}
             names["result"] = _name(seen)
+            operands["shapes"] = [None if g is None else tuple(g.shape) for g in given]
             step.formulas = tuple(
                 formula(seen.name, slot, _name(parent), names, operands, part) if _is_small(part) else ""
                 for slot, parent in parents
@@ -144,14 +147,25 @@ def _name(seen: Seen) -> str:
     return seen.variables[0] if seen.variables else seen.label
 
 
-def _is_small(tensor: torch.Tensor | None) -> TypeGuard[torch.Tensor]:
-    return tensor is not None and tensor.numel() <= MOST_ELEMENTS and is_readable(tensor) and tensor.is_floating_point()
+def _is_small(tensor: torch.Tensor | None, any_type: bool = False) -> TypeGuard[torch.Tensor]:
+    small = tensor is not None and tensor.numel() <= MOST_ELEMENTS and is_readable(tensor)
+    return small and (any_type or (tensor is not None and tensor.is_floating_point()))
 
 
 def _operands(node: TorchNode) -> dict[str, Any]:
     """Small saved tensors, read packed, and the plain numbers that ``node`` keeps."""
     tensors = {name: torch_private.peek(packed) for name, packed in torch_private.saved_slots(node)}
-    small = {k: as_number(t) for k, t in tensors.items() if isinstance(t, torch.Tensor) and _is_small(t)}
-    plain = ("alpha", "exponent", "self_sym_sizes", "self_sym_numel")
-    found = {name: getattr(node, f"_saved_{name}", None) for name in plain}
-    return small | {name: value for name, value in found.items() if value is not None and name not in small}
+    small = {k: _number(t) for k, t in tensors.items() if isinstance(t, torch.Tensor) and _is_small(t, any_type=True)}
+    found = {name: getattr(node, f"_saved_{name}", None) for name in PLAIN if name not in tensors}
+    return small | {name: _signed(value) for name, value in found.items() if value is not None}
+
+
+def _number(tensor: torch.Tensor) -> torch.Tensor:
+    return as_number(tensor) if tensor.is_floating_point() else tensor.detach().cpu().clone()
+
+
+def _signed(value: Any) -> Any:
+    """Negative dims are kept as unsigned numbers."""
+    if isinstance(value, (tuple, list)):
+        return tuple(_signed(v) for v in value)
+    return value - 2**64 if isinstance(value, int) and value >= 2**63 else value

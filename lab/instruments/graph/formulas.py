@@ -1,82 +1,57 @@
 """Derivatives of the common operations with the numbers of one step put in, each checked against the engine.
 
 A rule is a text and the same in float64. A text is kept only where its numbers are what the engine handed on; a hook on
-the node, a sum over broadcast dimensions or a rule that is wrong leaves nothing.
+the node or a rule that is wrong leaves nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
+
+from lab.instruments.graph.formula_rules import Values, rule_of
 
 MOST_ELEMENTS = 16
 WRITTEN_ELEMENTS = 4
 _TOLERANCE = 1e-5
 
-Values = Mapping[str, Any]
-"""Saved tensors in float64 and saved numbers by slot, and the incoming gradient as ``grad``."""
-Rule = tuple[str, Callable[[Values], Any]]
-
-RULES: dict[tuple[str, int], Rule] = {
-    ("MulBackward0", 0): ("{other} · {grad}", lambda v: v["other"] * v["grad"]),
-    ("MulBackward0", 1): ("{self} · {grad}", lambda v: v["self"] * v["grad"]),
-    ("DivBackward0", 0): ("{grad} / {other}", lambda v: v["grad"] / v["other"]),
-    ("DivBackward0", 1): ("−{grad} · {self} / {other}²", lambda v: -v["grad"] * v["self"] / v["other"] ** 2),
-    ("AddBackward0", 0): ("{grad}", lambda v: v["grad"]),
-    ("AddBackward0", 1): ("{alpha} · {grad}", lambda v: v["alpha"] * v["grad"]),
-    ("SubBackward0", 0): ("{grad}", lambda v: v["grad"]),
-    ("SubBackward0", 1): ("−{alpha} · {grad}", lambda v: -v["alpha"] * v["grad"]),
-    ("NegBackward0", 0): ("−{grad}", lambda v: -v["grad"]),
-    ("PowBackward0", 0): (
-        "{exponent} · {self}^({exponent} − 1) · {grad}",
-        lambda v: v["exponent"] * v["self"] ** (v["exponent"] - 1) * v["grad"],
-    ),
-    ("ExpBackward0", 0): ("{result} · {grad}", lambda v: v["result"] * v["grad"]),
-    ("LogBackward0", 0): ("{grad} / {self}", lambda v: v["grad"] / v["self"]),
-    ("SqrtBackward0", 0): ("{grad} / (2 · {result})", lambda v: v["grad"] / (2 * v["result"])),
-    ("SigmoidBackward0", 0): (
-        "{result} · (1 − {result}) · {grad}",
-        lambda v: v["result"] * (1 - v["result"]) * v["grad"],
-    ),
-    ("TanhBackward0", 0): ("(1 − {result}²) · {grad}", lambda v: (1 - v["result"] ** 2) * v["grad"]),
-    ("ReluBackward0", 0): ("({result} > 0) · {grad}", lambda v: (v["result"] > 0) * v["grad"]),
-    ("SinBackward0", 0): ("cos({self}) · {grad}", lambda v: v["self"].cos() * v["grad"]),
-    ("CosBackward0", 0): ("−sin({self}) · {grad}", lambda v: -v["self"].sin() * v["grad"]),
-    ("AbsBackward0", 0): ("sign({self}) · {grad}", lambda v: v["self"].sign() * v["grad"]),
-    ("SumBackward0", 0): ("{grad} for each element", lambda v: v["grad"].expand(v["self_sym_sizes"])),
-    ("MeanBackward0", 0): (
-        "{grad} / {self_sym_numel} for each element",
-        lambda v: (v["grad"] / v["self_sym_numel"]).expand(v["self_sym_sizes"]),
-    ),
-    ("MmBackward0", 0): ("{grad} @ {mat2}ᵀ", lambda v: v["grad"] @ v["mat2"].T),
-    ("MmBackward0", 1): ("{self}ᵀ @ {grad}", lambda v: v["self"].T @ v["grad"]),
-}
-
 
 def formula(node: str, slot: int, target: str, names: Mapping[str, str], values: Values, given: torch.Tensor) -> str:
     """``∂x = w · ∂ = 0.5 · 0.235 = 0.1175`` for input ``slot`` of a node; empty where it is not what was ``given``."""
-    rule = RULES.get((node, slot))
-    if rule is None or any("{" + k + "}" in rule[0] and v is None for k, v in values.items()):
+    rule = rule_of(node, slot)
+    if rule is None:
         return ""
-    text, derivative = rule
-    if values.get("alpha") == 1:
-        text = text.replace("{alpha} · ", "")
+    values = {**values, "slot": slot}
     try:
-        predicted = derivative(values)
-    except (KeyError, TypeError, AttributeError, RuntimeError):  # the operands were not kept, or not as tensors
-        return ""
-    expected = as_number(given)
-    if predicted.shape != expected.shape or not torch.allclose(predicted, expected, rtol=_TOLERANCE, atol=1e-30):
-        return ""
-    called = {k: "∂" if k == "grad" else names.get(k) or _called(k, v) for k, v in values.items()}
-    parts = [f"∂{target}", text.format(**called)]
+        predicted = rule.derivative(values)
+        summed = _summed_dims(predicted, given)
+        predicted = predicted.sum_to_size(given.shape)
+        text = rule.text if isinstance(rule.text, str) else rule.text(values)
+        for factor in ("alpha", "beta"):
+            text = text.replace(f"{{{factor}}} · ", "") if values.get(factor) == 1 else text
+        # sums of many terms cancel: their rounding is that of the largest
+        rounding = 0.0 if rule.each else 1e-6 * float(predicted.abs().max())
+        if not torch.allclose(predicted, as_number(given), rtol=_TOLERANCE, atol=max(rounding, 1e-30)):
+            return ""
+        called = {k: "∂" if k == "grad" else names.get(k) or _called(k, v) for k, v in values.items()}
+        parts = [f"∂{target}", summed + text.format(**called, to=target)]
+    except (LookupError, TypeError, AttributeError, RuntimeError, ValueError, ArithmeticError):
+        return ""  # the operands were not kept, or not as tensors
     text = text.removesuffix(" for each element")
-    if "@" not in text and text != "{grad}" and all(_fits(v, predicted) for v in values.values()):
+    if rule.each and not summed and text != "{grad}" and all(_fits(v, predicted) for v in values.values()):
         parts.append(_bracketed(text.format(**row) for row in _rows(values, predicted)))
     parts.append(_bracketed(_number(x) for x in predicted.reshape(-1)[:WRITTEN_ELEMENTS].tolist()))
     return " = ".join(parts) + (", …" if predicted.numel() > WRITTEN_ELEMENTS else "")
+
+
+def _summed_dims(predicted: torch.Tensor, given: torch.Tensor) -> str:
+    """The dims along which an operand was broadcast, over which its gradient is a sum."""
+    extra = predicted.dim() - given.dim()
+    sizes = (1,) * extra + tuple(given.shape)
+    dims = [d for d, (a, b) in enumerate(zip(predicted.shape, sizes, strict=True)) if a != b]
+    return f"sum over dim{'s' * (len(dims) > 1)} {', '.join(map(str, dims))} of " if dims else ""
 
 
 def as_number(tensor: torch.Tensor) -> torch.Tensor:
@@ -111,7 +86,7 @@ def _called(slot: str, value: Any) -> str:
 def _number(value: Any) -> str:
     if not isinstance(value, (int, float)):
         return str(value)
-    return f"{value:.6g}".replace("-", "−")
+    return f"{value + 0:.6g}".replace("-", "−")
 
 
 def _bracketed(texts: Iterator[str]) -> str:

@@ -82,6 +82,7 @@ def test_notes_say_what_happens() -> None:
     notes = [re.sub("\u2002", " ", s["note"]) for s in drawn(measured("used twice"))["steps"]]
     assert notes[0] == "sum (loss) receives 1.0, the start of the pass, and hands 1.0 1.0 to add."
     assert any(n.startswith("mul receives 0.235 0.105 and hands") and "0.235 0.21 to w" in n for n in notes)
+    assert any(n.endswith("Here ∂x = w · ∂ and ∂w = x · ∂.") for n in notes), notes
     assert "w.grad was None and becomes 0.235 0.21." in notes
     again = [re.sub("\u2002", " ", s["note"]) for s in drawn(measured("two backwards"), 1)["steps"]]
     assert again[-1] == "x.grad goes from 2.0 4.0 to 4.0 8.0: the new 2.0 4.0 is added to what was there."

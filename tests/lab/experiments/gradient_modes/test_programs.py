@@ -39,6 +39,8 @@ HEALTHY = {
     "context manager": "import contextlib\n@contextlib.contextmanager\ndef quiet():\n    with torch.no_grad():\n        yield\nw = torch.ones(2, requires_grad=True)\nwith quiet():\n    v = w * 2\n(w * 2).sum().backward()\n",
     "exception inside": "w = torch.ones(2, requires_grad=True)\ntry:\n    with torch.no_grad():\n        raise ValueError\nexcept ValueError:\n    pass\n(w * 2).sum().backward()\n",
     "switched back": "torch.set_grad_enabled(False)\nx = torch.ones(2)\ntorch.set_grad_enabled(True)\nw = torch.ones(2, requires_grad=True)\n(w * x).sum().backward()\n",
+    "validation between steps": "class N(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.lin = nn.Linear(2, 2)\n    def forward(self, x):\n        return self.lin(x).relu()\nn = N()\nopt = torch.optim.SGD(n.parameters(), lr=0.1)\nfor i in range(2):\n    opt.zero_grad()\n    n(torch.ones(1, 2)).sum().backward()\n    opt.step()\n    with torch.no_grad():\n        n(torch.ones(1, 2))\n",
+    "moving average": "m = nn.Linear(3, 3)\nema = [p.clone() for p in m.parameters()]\nfor i in range(3):\n    m(torch.ones(1, 3)).sum().backward()\n    with torch.no_grad():\n        for e, p in zip(ema, m.parameters()):\n            e.mul_(0.9).add_(p, alpha=0.1)\n",
     "clone outside": "with torch.inference_mode():\n    t = torch.ones(2)\nt = t.clone()\nw = torch.ones(2, requires_grad=True)\n(w * t).sum().backward()\n",
     "enable inside no_grad": "w = torch.ones(2, requires_grad=True)\nwith torch.no_grad():\n    with torch.enable_grad():\n        y = (w * 2).sum()\ny.backward()\n",
 }  # fmt: skip

@@ -41,7 +41,7 @@ class Birth:
     switch_line: int | None = None
     """The line that brought the mode, where it was seen."""
     cut_line: int | None = None
-    """Nearest line behind it where the history was lost."""
+    """Nearest line behind it where history was lost. With ``requires_grad``: of another input, which is a constant."""
     cut_by: str = ""
     """detach, no_grad or inference."""
     cut_switch_line: int | None = None

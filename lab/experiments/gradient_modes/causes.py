@@ -146,7 +146,12 @@ def _not_a_leaf(result: Result, writes: list[Write], ended: Ended) -> Told | Non
     birth = next((b for b in result.blame.operands if b.grad_fn and b.line), None) if result.blame else None
     if birth is None:
         return None
-    text = f"{word_for(birth)} is the result of {birth.op} on line {birth.line}, recorded in {birth.mode} mode: it is no leaf."
+    text = f"{word_for(birth)} is the result of {birth.op} on line {birth.line}, recorded in {birth.mode} mode: "
+    if "numpy()" in ended.message:
+        repair = "Take the values without the history: .detach().numpy()."
+        text += "it has a history, which a NumPy array cannot carry."
+        return text, repair, (*_born(birth, "recorded here"), *_fails(result.blame, ended))
+    text += "it is no leaf."
     repair = "Use the leaf it was made from, or make a leaf of its values: detach(), then requires_grad_()."
     return text, repair, (*_born(birth, "recorded here"), *_fails(result.blame, ended))
 

@@ -115,7 +115,10 @@ def _idle_steps(result: Result) -> Iterator[Finding]:
 def _both(result: Result) -> Iterator[Finding]:
     for line, modes in islice(counts_by_line(result).items(), 200):
         with_grad, without = modes.get("grad", 0), sum(n for mode, n in modes.items() if mode != "grad")
-        recorded = any(op.line == line and op.mode == "grad" and op.requires_grad for op in result.lines)
+        recorded = any(
+            b.line == line == b.cut_line and b.requires_grad and b.cut_by in ("no_grad", "inference")
+            for b in result.births
+        )  # a recorded run goes on with what an unrecorded one gave
         switch = next(
             (
                 result.births[op.birth].switch_line
@@ -144,12 +147,20 @@ def _cuts(result: Result) -> Iterator[Finding]:
     told = {site.line for site in result.fault.sites} if result.fault else set()
     for birth in result.births:
         line = birth.cut_line
-        if line is None or line != birth.line or line in seen or line in told or birth.cut_by != "detach":
+        if (
+            line is None
+            or line != birth.line
+            or line in seen
+            or line in told
+            or birth.cut_by != "detach"
+            or birth.requires_grad
+            or not (birth.name or birth.op == "detach")
+        ):
             continue
         seen.add(line)
         yield Finding(
             level="fact",
-            title=f"detach on line {line} ends the graph",
+            title=f"{'.data' if birth.op == 'data' else birth.op} on line {line} ends the graph",
             text=f"{birth.name or 'Its result'} has the same values and no history: no gradient goes back through it.",
             evidence={"requires grad after": False},
             line=line,
@@ -160,22 +171,23 @@ def _cuts(result: Result) -> Iterator[Finding]:
 
 
 def _filled(result: Result) -> Iterator[Finding]:
-    several = [filled for filled in result.filled if len(filled.owners) > 1]
-    for filled in several[:1]:
-        others = [f for f in result.filled if f.line == filled.line and f is not filled]
-        more = (
-            f" Another time it filled only {', '.join(others[0].owners)}."
-            if others and set(others[0].owners) < set(filled.owners)
-            else ""
-        )
+    """Two passes that differ in whose gradients they fill."""
+    for filled in result.filled:
+        fewer = next((f for f in result.filled if set(f.owners) < set(filled.owners)), None)
+        if fewer is None:
+            continue
         yield Finding(
-            level="surprise" if more else "fact",
+            level="fact",
             title=f"backward on line {filled.line} filled gradients of {' and '.join(filled.owners[:4])}",
-            text=f"All of them are behind the loss.{more} What is not to be trained here is kept out by detach before it.",
-            evidence={"owners": len(filled.owners)},
+            text=f"All of them are behind that loss. A pass on line {fewer.line} filled only {', '.join(fewer.owners)}. What is not to be trained is kept out by detach before it.",
+            evidence={"owners": len(filled.owners), "in the other pass": len(fewer.owners)},
             line=filled.line,
-            sites=(Site(filled.line, "fills gradients"),),
+            sites=(
+                Site(filled.line, "fills more"),
+                *((Site(fewer.line, "fills fewer"),) if fewer.line != filled.line else ()),
+            ),
         )
+        return
 
 
 def _totals(result: Result) -> Iterator[Finding]:

@@ -155,7 +155,7 @@ class Story(TorchFunctionMode):
         )
         if lost and (op in CUTS or mode != "grad"):
             cut = (line, CUTS.get(op, mode), None if op in CUTS else self.line_modes.switch_line())
-        elif not tensor.requires_grad:
+        else:
             behind = [self.kept.births[i] for t, _, _ in inputs if (i := self._born.get(t)) is not None and i < ROWS]
             found = next((b for b in behind if b.cut_line), None)
             cut = (found.cut_line, found.cut_by, found.cut_switch_line) if found else cut
@@ -216,10 +216,11 @@ class Story(TorchFunctionMode):
     def _gradients(self) -> dict[str, tuple[int, int | None]]:
         if self.kept.filled.total() >= BACKWARDS:
             return {}
-        found, known = {}, set()  # a loop variable is a second name of what a module owns
+        found: dict[str, tuple[int, int | None]] = {}
+        known: set[int] = set()
         for name, tensor in named_tensors([*program_scopes(self._file), self._scope]):
             if tensor.requires_grad and tensor.is_leaf and len(found) < 500 and id(tensor) not in known:
-                known.add(id(tensor))
+                known.add(id(tensor))  # a parameter is known by its module first, not by a variable of a loop
                 grad = tensor.grad
                 found[name] = (id(grad), torch_private.version(grad)) if grad is not None else (0, None)
         return found

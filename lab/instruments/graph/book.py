@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -242,8 +242,21 @@ def _held(node: TorchNode) -> list[tuple[str, Any]]:
     """(slot, what it holds) for the filled slots."""
     found = [(name, torch_private.peek(packed)) for name, packed in torch_private.saved_slots(node)]
     if torch_private.is_custom(node):  # what its forward put on ctx without save_for_backward
-        found += [(f"{_ON_CTX}{name}", t) for name, t in vars(node).items() if isinstance(t, torch.Tensor)]
+        for name, value in vars(node).items():
+            found += _inside(f"{_ON_CTX}{name}", value)
     return [(name, held) for name, held in found if held is not None]
 
 
+def _inside(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
+    """``ctx.cache[0]``: the tensors in plain containers, of which looking runs no code of the program."""
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif depth < _DEEPEST and type(value) in (list, tuple, dict) and len(value) <= _WIDEST:
+        items = value.items() if type(value) is dict else enumerate(value)
+        for key, item in items:
+            if type(key) in (int, str):
+                yield from _inside(f"{name}[{key!r}]", item, depth + 1)
+
+
+_DEEPEST, _WIDEST = 3, 100
 _ON_CTX = "ctx."

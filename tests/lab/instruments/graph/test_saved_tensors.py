@@ -264,3 +264,16 @@ def test_tensors_on_ctx_are_counted_and_live_on_after_backward(monkeypatch: pyte
     assert slot(written, "Keep", "ctx.table").saved_version is None
     monkeypatch.setattr(torch_private, "is_custom", lambda node: False)  # planted: nobody looks at ctx
     assert observe(CTX).kept_bytes == 4 * F32
+
+
+def test_tensors_in_containers_on_ctx_are_counted() -> None:
+    code = (
+        "class Keep(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n"
+        "        ctx.cache = [torch.zeros(7), (torch.zeros(2),)]\n        ctx.kept = {'a': torch.zeros(3), 'b': 1}\n"
+        "        return x * 2\n    @staticmethod\n    def backward(ctx, g):\n        return g * 2\n"
+        "x = torch.ones(5, requires_grad=True)\nloss = Keep.apply(x).sum()"
+    )
+    seen = observe(code)
+    assert seen.kept_bytes == (7 + 2 + 3) * F32
+    slots = {s.slot for n in seen.nodes for s in n.saved}
+    assert slots == {"ctx.cache[0]", "ctx.cache[1][0]", "ctx.kept['a']"}

@@ -56,7 +56,7 @@ class Figure {
     const hasModules = data.rows.some(row => row.type === "module")
     for (const tool of [this.all, this.none]) tool.hidden = !hasModules
     this.onlyButton.hidden = !data.only || !data.rows.some(row => row.hidden)
-    this.legend.replaceChildren(...Object.entries(LEGEND).filter(([state]) => data.rows.some(row => row.marks.some(mark => mark[0] === state))).map(([state, text]) => {
+    this.legend.replaceChildren(...Object.entries(LEGEND).filter(([state]) => data.rows.some(row => row.marks.some(([kind]) => kind === state))).map(([state, text]) => {
       const entry = element("span", "entry")
       entry.append(mark(state), document.createTextNode(text))
       return entry

@@ -41,13 +41,6 @@ def is_readable(tensor: torch.Tensor) -> bool:
     )
 
 
-def small_tensor(tensor: torch.Tensor | None) -> Plain:
-    """A nested list (a number for a scalar) while the tensor is small and readable, else None. Costs microseconds."""
-    if tensor is None or tensor.numel() > SMALL or not is_readable(tensor):
-        return None
-    return _json_numbers(tensor.tolist())
-
-
 def tensor_value(tensor: torch.Tensor | None, *, largest: int = SMALL) -> Plain:
     """A nested list up to ``largest`` elements, else a summary with shape, dtype, min, max and 2-norm."""
     if tensor is None:

@@ -22,7 +22,6 @@ from lab import torch_private
 from lab.instruments.describing.lines import called_by, library_call, program_line
 from lab.instruments.describing.modules import ModulePath
 from lab.instruments.describing.names import Names, named_tensors, program_scopes
-from lab.instruments.describing.values import small_tensor
 from lab.instruments.graph import engine_calls
 from lab.instruments.graph.book import Graph, GraphBook, Seen
 from lab.instruments.graph.cuts import CutLog
@@ -233,7 +232,6 @@ class ProgramTrace(TorchFunctionMode):
 
     def _describe(self, node: TorchNode, tensor: torch.Tensor, in_place: bool) -> None:
         seen = self.book.see(node)
-        seen.value = small_tensor(tensor)
         if seen.kind == "function":
             seen.kind = "in-place" if in_place else "view" if torch_private.base(tensor) is not None else "function"
 

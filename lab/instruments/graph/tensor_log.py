@@ -15,6 +15,7 @@ import cmath
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -205,7 +206,7 @@ def _read(state: State, tensor: torch.Tensor) -> None:
         return
     exact = tensor.dtype in _EXACT
     if tensor.numel() <= SMALL:
-        state.elements = tuple((tensor if tensor.dim() == 1 else tensor.reshape(-1)).tolist())
+        state.elements = _elements(tensor)
         total = 0 if exact else sum(state.elements)
     elif exact or (state.base is not None and state.base.finite):
         return
@@ -215,6 +216,15 @@ def _read(state: State, tensor: torch.Tensor) -> None:
     if not cmath.isfinite(total):
         bare = tensor.detach()
         state.nan, state.infinite = bool(bare.isnan().any()), bool(bare.isinf().any())
+
+
+def _elements(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Its numbers in order. A reshape costs more than all the rest, so matrices go without."""
+    dimensions = tensor.dim()
+    if dimensions > 2:
+        tensor = tensor.reshape(-1)
+    numbers = tensor.tolist()
+    return (numbers,) if not dimensions else tuple(chain.from_iterable(numbers) if dimensions == 2 else numbers)
 
 
 def _nested(elements: Iterator[Any], shape: Sequence[int]) -> Plain:

@@ -49,7 +49,7 @@ class Numbering:
             device=seen.device,
             line=seen.line,
             module=seen.module,
-            value=_leaf_value(seen) if seen.kind == "leaf" else seen.value,
+            value=_leaf_value(seen) if seen.kind == "leaf" else _made_value(seen),
             grad=_leaf_grad(seen, SMALL) if seen.kind == "leaf" else seen.grad,
             saved=tuple(_saved(slot, seen) for slot in seen.slots),
             moment=seen.state.maker.number if seen.state is not None and seen.state.maker else None,
@@ -138,6 +138,10 @@ def _saved(slot: Slot, owner: Seen) -> Saved:
 def _leaf_value(seen: Seen) -> object:
     tensor = seen.variable() if seen.variable else None
     return None if tensor is None else tensor_value(tensor)
+
+
+def _made_value(seen: Seen) -> object:
+    return seen.state.value if seen.state is not None else seen.value
 
 
 def _leaf_grad(seen: Seen, largest: int) -> object:

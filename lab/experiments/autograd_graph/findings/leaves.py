@@ -119,6 +119,8 @@ def unused_leaves(record: Record) -> Iterator[Finding]:
         return  # a copy that the program updates by hand, such as a moving average
     if cut and cut.reason in ("no_grad", "inference_mode") and not any(t.name in held for t in missing):
         return  # a network that is only read, such as a target or a teacher
+    if cut and cut.reason == "detach" and result.steps and not any(t.name in held for t in missing):
+        return  # the optimizer trains others: a target network, or features that stay as they are
     line = cut.line if cut else missing[0].line
     if cut:
         anew = ", and a new leaf starts there" if cut.reason == "copy" and cut.target else ""

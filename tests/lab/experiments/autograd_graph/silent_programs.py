@@ -67,6 +67,12 @@ KINDS = {
         NET + "h = net[0](x).detach()  # here\nloss = net[2](h.tanh()).mean()\nloss.backward()",
         NET + "h = net[0](x)\nloss = net[2](h.tanh()).mean() + h.detach().mean()\nloss.backward()",
     ),
+    "detach before a layer that is trained": Kind(
+        ".grad is None",
+        NET + "opt = torch.optim.SGD(net.parameters(), lr=0.1)\nh = net[0](x).detach()  # here\nloss = net[2](h.tanh()).mean()\nloss.backward()\nopt.step()",
+        NET + "target = nn.Linear(3, 1)\nopt = torch.optim.SGD(net.parameters(), lr=0.1)\ny = target(x).detach()\n"
+        "loss = (net(x) - y).square().mean()\nopt.zero_grad()\nloss.backward()\nopt.step()",
+    ),
     "a copy that is a new leaf": Kind(
         ".grad is None",
         "w = torch.randn(N, requires_grad=True)\ny = torch.tensor(w * 2, requires_grad=True)  # here\ny.sum().backward()",

@@ -82,8 +82,9 @@ def test_it_is_saved_without_its_controls(figure: Page):
 
 
 def test_the_tooltip_has_exact_numbers(figure: Page, at_rest: AtRest):
-    box = at_rest(figure.locator(".memory .stage"))
-    figure.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.7)
+    stage = figure.locator(".memory .stage")
+    box = at_rest(stage)
+    stage.hover(position={"x": box["width"] * 0.6, "y": box["height"] * 0.7})
     expect(figure.locator(".memory .tip strong")).to_have_text(re.compile(r"[KM]iB \([\d,]+ B\)"))
 
 

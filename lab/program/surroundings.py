@@ -126,6 +126,7 @@ def _torch() -> Iterator[None]:
     flags = [(holder, name, getattr(holder, name)) for holder, name in _FLAGS]
     switches = [(switch, is_on()) for switch, is_on in _SWITCHES]
     autocast = [(name, torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in _AUTOCAST]
+    depth = _autocast_depth()
     start, sharing = (
         torch.multiprocessing.get_start_method(allow_none=True),
         torch.multiprocessing.get_sharing_strategy(),
@@ -153,8 +154,17 @@ def _torch() -> Iterator[None]:
         for name, was_on, low in autocast:
             torch.set_autocast_enabled(name, was_on)
             torch.set_autocast_dtype(name, low)
+        while _autocast_depth() > depth:  # entered and never left: its casts would be kept for good
+            torch.autocast_decrement_nesting()
+        torch.clear_autocast_cache()
         torch.set_flush_denormal(False)
         torch.set_printoptions(profile="default")  # as they were: nothing of the lab sets them
+
+
+def _autocast_depth() -> int:
+    """How many autocast regions are open; torch tells only while it counts."""
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
 
 
 def _precisions() -> list[Any]:

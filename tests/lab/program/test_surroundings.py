@@ -50,6 +50,7 @@ def switches() -> dict[str, Any]:
         ),
         "gradients": (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_anomaly_enabled()),
         "autocast": (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
+        "open autocast regions": (torch.autocast_increment_nesting(), torch.autocast_decrement_nesting()),
         "others": (
             torch.is_warn_always_enabled(),
             backends.mha.get_fastpath_enabled(),

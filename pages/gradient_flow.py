@@ -21,7 +21,10 @@ with experiment_page(
     results = [side.result for side in drawn]
     if any(result.layers for result in results):
         picked = figures.pick("gf", results)
-        for side in page.sides():
+        if page.pair and picked.view == "Depth":
+            a, b = page.pair
+            figures.draw_pair(picked, a.result, b.result, b.key, presenter=page.presenting)
+        for side in page.sides(together=picked.view == "Depth"):
             figures.draw(picked, side.result, side.key, results, presenter=page.presenting)
     if page.side:
         with page.aside:

@@ -86,12 +86,21 @@ class ExperimentPage(Generic[R]):
     def presenting(self) -> bool:
         return presenting()
 
-    def sides(self) -> Iterator[Side[R]]:
-        """What to draw: nothing, one result, or the pinned one and the present one side by side."""
+    @property
+    def pair(self) -> tuple[Side[R], Side[R]] | None:
+        """A and B, for a figure that draws both on one axis."""
+        return (self.pinned, self.side) if self.pinned and self.side else None
+
+    def sides(self, *, together: bool = False) -> Iterator[Side[R]]:
+        """What to draw: nothing, one result, or the pinned one and the present one side by side; ``together``: these two
+        are drawn already, as a pair. What differs between them stands below."""
         if self.side is None:
             return
         if self.pinned is None:
             yield self.side
+            return
+        if together:
+            differences(self.state, self.pinned.job, self.side.job)
             return
         for name, side, column in zip("AB", (self.pinned, self.side), st.columns(2), strict=True):
             with column:

@@ -6,16 +6,16 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import altair as alt
 import streamlit as st
 
-from components.gradient_flow.charts import clipping, depth, over_time
+from components.gradient_flow.charts import clipping, depth, depth_pair, over_time
 from components.gradient_flow.training_map import KEYS, training_map
-from components.kit.palette import Theme
+from components.kit.charts import draw_chart, theme
+from components.kit.headline import headline
 from lab.quantities import number_text, seconds_text
 from lab.records.gradients import GradientResult
 
-__all__ = ["KEYS", "draw", "pick"]
+__all__ = ["KEYS", "draw", "draw_pair", "pick"]
 
 
 class Picked(NamedTuple):
@@ -29,11 +29,7 @@ class Picked(NamedTuple):
 VIEWS = ("Depth", "Training", "Clipping", "Shares", "Over time")
 LOOKS = {"view": VIEWS, "stat": tuple(depth.STATISTICS)}
 """What a link carries beside the settings."""
-
-
-def theme() -> Theme:
-    """The theme that the visitor sees."""
-    return "dark" if st.context.theme.type == "dark" else "light"
+HEIGHT_PX = 440
 
 
 def pick(key: str, results: Sequence[GradientResult]) -> Picked:
@@ -70,63 +66,58 @@ def draw(
     """Headline numbers and the picked view of one result; ``together``: all results that share its axes."""
     if not result.layers:
         return
-    _metrics(picked.view, result, key, short=len(together) > 1)
-    height = 600 if presenter else 440
+    headline(_NUMBERS[picked.view](result)[:3], key, presenting=presenter, short=len(together) > 1)
     if picked.view == "Depth":
         domain = depth.domain_of([r.layers for r in together], picked.quantities, picked.statistic)
         what = result.layers, picked.quantities, picked.statistic, theme(), domain
-        _chart(
-            depth.depth_chart(*what, height=height, font_px=18 if presenter else 12, narrow=len(together) > 1),
-            key,
-            "depth",
-        )
+        chart = depth.depth_chart(*what, height=HEIGHT_PX, narrow=len(together) > 1)
+        draw_chart(chart, f"{key}-depth", presenting=presenter)
     elif picked.view == "Training":
         training_map(result, key=f"{key}-map", presenter=presenter)
     elif picked.view == "Over time":
-        _over_time(result, key, height, 18 if presenter else 12)
+        _over_time(result, key, presenter)
     elif picked.view == "Shares":
-        _shares(result, key, height)
+        _shares(result, key, presenter)
     else:
-        _clipping(result, key, height)
-    _conditions(result)
+        _clipping(result, key, presenter)
+    if not presenter:
+        _conditions(result)
 
 
-def _shares(result: GradientResult, key: str, height: int) -> None:
-    chart = depth.shares_chart(result.layers, theme(), height=height)
+def draw_pair(picked: Picked, a: GradientResult, b: GradientResult, key: str, *, presenter: bool) -> None:
+    """Both results over depth on one axis, and where they differ most."""
+    both = a.layers, b.layers
+    told = [depth_pair.told(*both, quantity, picked.statistic) for quantity in picked.quantities]
+    headline(told[:3], key, presenting=presenter)
+    domain = depth.domain_of(both, picked.quantities, picked.statistic, predicted=False)
+    chart = depth_pair.pair_chart(*both, picked.quantities, picked.statistic, theme(), domain, height=HEIGHT_PX)
+    draw_chart(chart, f"{key}-pair", presenting=presenter)
+
+
+def _shares(result: GradientResult, key: str, presenting: bool) -> None:
+    chart = depth.shares_chart(result.layers, theme(), height=HEIGHT_PX)
     if chart is None:
         st.text("No share was measured: no activation function with bounds, and no gradient.")
     else:
-        _chart(chart, key, "shares")
+        draw_chart(chart, f"{key}-shares", presenting=presenting)
 
 
-def _over_time(result: GradientResult, key: str, height: int, font_px: int) -> None:
+def _over_time(result: GradientResult, key: str, presenting: bool) -> None:
     if result.over_time:
-        _chart(over_time.over_time_chart(result.over_time, theme(), height=height, font_px=font_px), key, "time")
+        chart = over_time.over_time_chart(result.over_time, theme(), height=HEIGHT_PX)
+        draw_chart(chart, f"{key}-time", presenting=presenting)
     else:
         st.text("This model has no recurrent module that ran on a sequence.")
 
 
-def _clipping(result: GradientResult, key: str, height: int) -> None:
+def _clipping(result: GradientResult, key: str, presenting: bool) -> None:
     if result.clipping.kind == "none" or not result.clipping.steps:
         st.text("This run does not clip.")
         return
-    _chart(clipping.norms_chart(result.clipping, theme(), height=height * 12 // 20), key, "norms")
-    _chart(clipping.layers_chart(result.layers, theme(), height=height * 12 // 20), key, "clipped")
-
-
-def _chart(chart: depth.Layered | alt.Chart, key: str, name: str) -> None:
-    st.altair_chart(chart, key=f"{key}-{name}", width="stretch")
-
-
-def _metrics(view: str, result: GradientResult, key: str, *, short: bool) -> None:
-    """Three numbers in a row; the same place in every view, so that nothing jumps."""
-    with st.container(key=f"{key}-headline"):
-        for column, (name, value, against) in zip(st.columns(3), _NUMBERS[view](result), strict=False):
-            with column.container(gap=None):
-                st.caption(name)
-                st.markdown(f"#### {value}")
-                if not short:
-                    st.caption(against)
+    norms = clipping.norms_chart(result.clipping, theme(), height=HEIGHT_PX * 3 // 5)
+    draw_chart(norms, f"{key}-norms", presenting=presenting)
+    layers = clipping.layers_chart(result.layers, theme(), height=HEIGHT_PX * 3 // 5)
+    draw_chart(layers, f"{key}-clipped", presenting=presenting)
 
 
 def _depth_numbers(result: GradientResult) -> list[tuple[str, str, str]]:

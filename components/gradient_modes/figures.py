@@ -81,15 +81,18 @@ def _uses(page: Page, side: Side) -> None:
         columns=kinds,
     )
     table.index.name = "later use"
-    st.markdown(
-        "**Rows: what is done with it. Columns: how the tensor was born.** Click a cell for torch's message and a program that shows it."
-    )
+    told = "**Rows: what is done with it. Columns: how the tensor was born.**"
+    if page.presenting:  # heads that wrap: every column fits the screen
+        st.markdown(told)
+        st.table(table.style.map(_style))
+        return
+    st.markdown(f"{told} Click a cell for torch's message and a program that shows it.")
     chosen = st.dataframe(
         table.style.map(_style),
         key=f"{side.key}-uses",
         on_select="rerun",
         selection_mode="single-cell",
-        height=480 if not page.presenting else 900,
+        height=480,
     )
     picked = list(chosen["selection"]["cells"]) or [(uses.index("times a parameter"), "inference")]
     row, column = picked[0]

@@ -6,24 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import altair as alt
 import pandas as pd
 import streamlit as st
 
-from components.kit.palette import Theme
+from components.kit.charts import draw_chart, theme
+from components.kit.headline import headline
 from components.train_eval.charts import batchnorm, dropout, scan, switches
 from components.train_eval.charts.lamps import Drawn
 from components.train_eval.headlines import headlines, part
 from lab.records.modes import ModesResult
 from lab.records.modes_batchnorm import BatchRow, Recomputed
-
-SCREEN_PX, WORDS = 760, 1.7
-"""Height of a figure in presenter mode, and how much larger its words are."""
-
-
-def theme() -> Theme:
-    """The theme that the visitor sees."""
-    return "dark" if st.context.theme.type == "dark" else "light"
 
 
 def draw_figure(result: ModesResult, key: str, presenting: bool) -> None:
@@ -33,33 +25,11 @@ def draw_figure(result: ModesResult, key: str, presenting: bool) -> None:
         st.caption("For example")
         st.code(_EXAMPLE, wrap_lines=True)
         return
-    with st.container(horizontal=True, key=f"{key}-headline"):
-        for name, value, against in headlines(study, result):
-            with st.container(width="content", gap=None):
-                st.caption(name)
-                st.markdown(f"### {value}")
-                st.caption(against)
+    headline(headlines(study, result), key, presenting=presenting)
     charts = _FIGURES[study](result, key)
     charts = charts if isinstance(charts, list) else [charts]
     for number, chart in enumerate(charts):
-        drawn = _enlarged(chart) if presenting and len(charts) == 1 else chart
-        st.altair_chart(drawn, key=f"{key}-{study}-{number}", width="stretch")
-
-
-def _enlarged(chart: Drawn) -> alt.LayerChart:
-    """The same chart for a projector: as tall as the screen allows, with larger words. Axes follow the page's own type."""
-    spec = chart.to_dict()
-    data = spec.pop("datasets", {})
-    factors = {"height": min(max(SCREEN_PX / spec["height"], 1.0), WORDS), "fontSize": WORDS, "labelLimit": WORDS}
-
-    def grown(value: Any, name: str = "") -> Any:
-        if isinstance(value, dict):
-            return {k: grown(v, k) for k, v in value.items()}
-        if isinstance(value, list):
-            return [grown(v) for v in value]
-        return value * factors[name] if name in factors and isinstance(value, (int, float)) else value
-
-    return alt.LayerChart.from_dict({**grown(spec), "datasets": data})
+        draw_chart(chart, f"{key}-{study}-{number}", presenting=presenting)
 
 
 _EXAMPLE = """model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3))

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from components.kit.headline import Metric
 from lab.quantities import number_text, seconds_text, short_bytes_text
 from lab.records.modes import ModesResult, Scan
 from lab.records.modes_batchnorm import BatchRow, Reach, ServingRow, SizeRow, Treatment
 from lab.records.modes_dropout import DropoutReading, Listener, McReading
 from lab.records.modes_models import ForgottenEval, SwitchRow
 
-Metric = tuple[str, str, str]
-"""Name, value, and what it is compared with."""
 T = TypeVar("T")
 
 

@@ -63,10 +63,13 @@ def field(quantity: str, statistic: str) -> str:
     return f"{QUANTITIES[quantity]}_{'norm' if quantity == 'random cotangent' else STATISTICS[statistic]}"
 
 
-def domain_of(results: Sequence[Sequence[Layer]], quantities: Sequence[str], statistic: str) -> Domain:
+def domain_of(
+    results: Sequence[Sequence[Layer]], quantities: Sequence[str], statistic: str, *, predicted: bool = True
+) -> Domain:
     """Whole decades around everything that is drawn, so that two results share an axis."""
-    values = [v for layers in results for _, _, _, v in _values(layers, quantities, statistic) if _drawable(v)]
-    values += [v for layers in results for _, _, v in _predicted(layers, quantities, statistic) if _drawable(v)]
+    values = [v for layers in results for _, _, _, v in values_of(layers, quantities, statistic) if drawable(v)]
+    if predicted:
+        values += [v for layers in results for _, _, v in _predicted(layers, quantities, statistic) if drawable(v)]
     low, high = (min(values), max(values)) if values else (0.1, 1.0)
     bottom, top = math.floor(math.log10(low) - 0.05), math.ceil(math.log10(high) + 0.05)
     return 10.0 ** max(bottom, -300), 10.0 ** max(top, bottom + 1)
@@ -80,42 +83,40 @@ def depth_chart(
     domain: Domain,
     *,
     height: int = 420,
-    font_px: int = 12,
     narrow: bool = False,
 ) -> Layered:
     """One line for each quantity over the layers. Zeros and values that are not finite stand at the edge, by name."""
-    rows = pd.DataFrame(_values(layers, quantities, statistic), columns=["position", "layer", "series", "value"])
+    rows = pd.DataFrame(values_of(layers, quantities, statistic), columns=["position", "layer", "series", "value"])
     rows["shown"] = [number_text(v) for v in rows["value"]]
-    rows["at"] = [v if _drawable(v) else domain[0] if v == 0 else domain[1] for v in rows["value"]]
+    rows["at"] = [v if drawable(v) else domain[0] if v == 0 else domain[1] for v in rows["value"]]
     predicted = pd.DataFrame(_predicted(layers, quantities, statistic), columns=["position", "layer", "at"])
     predicted = predicted[(predicted["at"] >= domain[0]) & (predicted["at"] <= domain[1])].assign(series=PREDICTED)
     predicted["shown"] = [number_text(v) for v in predicted["at"]]
-    drawable = rows[[_drawable(v) for v in rows["value"]]]
-    edge = rows[[not _drawable(v) for v in rows["value"]]]
-    x, y = layer_axis(layers), _log_y(domain, statistic, quantities)
+    finite = rows[[drawable(v) for v in rows["value"]]]
+    edge = rows[[not drawable(v) for v in rows["value"]]]
+    x, y = layer_axis(layers), log_y(domain, statistic, quantities)
     names = [*quantities, *([PREDICTED] if len(predicted) else [])]
-    color = _color(names, theme, 1 if narrow else 2)
+    color = color_of(names, theme, 1 if narrow else 3)
     tooltip = [
         alt.Tooltip("layer:N"),
         alt.Tooltip("series:N", title="quantity"),
         alt.Tooltip("shown:N", title=statistic),
     ]
     inner = {i for i, layer in enumerate(layers, 1) if layer.inner}  # what stands outside is no part of a line
-    lines = (
-        alt.Chart(drawable[[i in inner for i in drawable["position"]]]).mark_line(strokeWidth=2.5).encode(x, y, color)
-    )
-    points = alt.Chart(drawable).mark_point(size=45, filled=True, opacity=1).encode(x, y, color, tooltip=tooltip)
+    lines = alt.Chart(finite[[i in inner for i in finite["position"]]]).mark_line(strokeWidth=2.5).encode(x, y, color)
+    points = alt.Chart(finite).mark_point(size=45, filled=True, opacity=1).encode(x, y, color, tooltip=tooltip)
     dashed = (
         alt.Chart(predicted)
-        .mark_line(strokeDash=[11, 6], strokeWidth=6, opacity=0.5)
-        .encode(x, y, color, tooltip=tooltip)
+        .mark_line(strokeWidth=6, opacity=0.5)
+        .encode(x, y, color, tooltip=tooltip, strokeDash=alt.value([11, 6]))
     )
     marks = (
         alt.Chart(edge)
         .mark_text(fontWeight="bold", fontSize=13, baseline="middle")
         .encode(x, y, color, alt.Text("shown:N"), tooltip=tooltip)
     )
-    return alt.layer(*_rules(domain, theme, font_px), dashed, lines, points, marks).properties(
+    drawn = alt.layer(dashed, lines, points, marks)
+    return with_limits(drawn, domain, theme).properties(
         height=height, description=_description(layers, quantities, statistic)
     )
 
@@ -137,10 +138,10 @@ def shares_chart(layers: Sequence[Layer], theme: Theme, *, height: int = 420) ->
     tooltip = [alt.Tooltip("layer:N"), alt.Tooltip("series:N", title="share"), alt.Tooltip("share:Q", format=".4%")]
     chart = alt.Chart(pd.DataFrame(rows)).mark_line(point=alt.OverlayMarkDef(size=45), strokeWidth=2.5)
     described = {"height": height, "description": f"Shares over {len(layers)} layers: {', '.join(names)}."}
-    return chart.encode(layer_axis(layers), y, _color(names, theme, 2), tooltip=tooltip).properties(**described)
+    return chart.encode(layer_axis(layers), y, color_of(names, theme, 2), tooltip=tooltip).properties(**described)
 
 
-def _values(layers: Sequence[Layer], quantities: Sequence[str], statistic: str) -> list[tuple[int, str, str, float]]:
+def values_of(layers: Sequence[Layer], quantities: Sequence[str], statistic: str) -> list[tuple[int, str, str, float]]:
     return [
         (i, layer.name, quantity, abs(value))
         for quantity in quantities
@@ -168,14 +169,14 @@ def _description(layers: Sequence[Layer], quantities: Sequence[str], statistic: 
     """The picture in one sentence."""
     ends = []
     for quantity in quantities:
-        found = [(name, value) for _, name, _, value in _values(layers, [quantity], statistic)]
+        found = [(name, value) for _, name, _, value in values_of(layers, [quantity], statistic)]
         if found:
             (first, a), (last, b) = found[0], found[-1]
             ends.append(f"{quantity} from {number_text(a)} in {first} to {number_text(b)} in {last}")
     return f"{statistic} over {len(layers)} layers on a log axis: {'; '.join(ends)}."
 
 
-def _drawable(value: float) -> bool:
+def drawable(value: float) -> bool:
     return 0 < value < math.inf
 
 
@@ -196,7 +197,7 @@ def layer_axis(layers: Sequence[Layer]) -> alt.X:
     return alt.X("position:Q", axis=axis, scale=alt.Scale(domain=[0.5, len(names) + 0.5], nice=False))
 
 
-def _log_y(domain: Domain, statistic: str, quantities: Sequence[str]) -> alt.Y:
+def log_y(domain: Domain, statistic: str, quantities: Sequence[str]) -> alt.Y:
     what = quantities[0] if len(quantities) == 1 else "gradient or activation"
     word = "magnitude of the mean" if statistic == "mean" else "largest magnitude" if statistic == "max" else statistic
     axis = decades_axis(f"{word} of {what} (log)", domain, _TICKS)
@@ -210,7 +211,7 @@ def decades_axis(title: str, domain: Domain, most: int) -> alt.Axis:
     return alt.Axis(title=title, format="~e", values=ticks)
 
 
-def _color(names: Sequence[str], theme: Theme, columns: int) -> alt.Color:
+def color_of(names: Sequence[str], theme: Theme, columns: int) -> alt.Color:
     scale = alt.Scale(
         domain=list(names), range=[ink(theme) if name == PREDICTED else MEMORY[theme][_HUES[name]] for name in names]
     )
@@ -225,21 +226,31 @@ def _color(names: Sequence[str], theme: Theme, columns: int) -> alt.Color:
             symbolType="stroke",
             symbolStrokeWidth=4,
             symbolSize=250,
+            symbolOpacity=1,
         ),
     )
 
 
-def _rules(domain: Domain, theme: Theme, font_px: int) -> list[alt.Chart]:
-    """The smallest numbers of the formats, where the axis reaches them."""
-    rows = [
-        {"at": value, "name": f"{name} {value:.1e}"}
-        for name, value in _SMALLEST.items()
-        if domain[0] < value < domain[1]
-    ]
-    if not rows:
-        return []
-    base = alt.Chart(pd.DataFrame(rows)).encode(alt.Y("at:Q"))
-    label = base.mark_text(
-        align="right", baseline="bottom", dy=-2, fontSize=font_px, color=ink(theme), opacity=0.9
-    ).encode(alt.Text("name:N"), x=alt.value("width"))
-    return [base.mark_rule(strokeDash=[2, 3], color=ink(theme), opacity=0.8), label]
+def with_limits(drawn: Layered, domain: Domain, theme: Theme) -> Layered:
+    """``drawn`` over the smallest numbers of the formats, where the axis reaches them; their names stand at the right edge."""
+    limits = {value: f"{name} {value:.1e}" for name, value in _SMALLEST.items() if domain[0] < value < domain[1]}
+    if not limits:
+        return drawn
+    told = {str(round(math.log2(value))): name.split(" smallest ") for value, name in limits.items()}
+    axis = alt.Axis(
+        title=None,
+        orient="right",
+        values=list(limits),
+        labelExpr=f"{json.dumps(told)}[round(log(datum.value) / LN2)]",
+        labelColor=ink(theme),
+        labelLimit=200,
+        grid=True,
+        gridDash=[2, 3],
+        gridColor=ink(theme),
+        ticks=False,
+        domain=False,
+    )
+    scale = alt.Scale(type="log", domain=list(domain), nice=False, clamp=True)
+    rows = pd.DataFrame([{"at": value} for value in limits])
+    rules = alt.Chart(rows).mark_rule(opacity=0).encode(alt.Y("at:Q", axis=axis, scale=scale))
+    return alt.layer(rules, drawn).resolve_axis(y="independent")

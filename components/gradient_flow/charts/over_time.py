@@ -15,9 +15,7 @@ from lab.records.gradients import OverTime
 _HUES = ("gradients", "parameters", "optimizer state", "inputs", "weight casts", "saved activations")
 
 
-def over_time_chart(
-    rows: Sequence[OverTime], theme: Theme, *, height: int = 440, font_px: int = 12
-) -> alt.LayerChart | alt.FacetChart:
+def over_time_chart(rows: Sequence[OverTime], theme: Theme, *, height: int = 440) -> alt.LayerChart | alt.FacetChart:
     """A line a module. Zeros have no place on a log axis: they stand on its lower edge, hollow."""
     frame = pd.DataFrame(
         [(f"{row.name} ({row.kind})", step, value) for row in rows for step, value in enumerate(row.norms, 1)],
@@ -43,8 +41,7 @@ def over_time_chart(
     line = alt.Chart(frame[drawable]).mark_line(strokeWidth=2.5).encode(x, y, color)
     points = alt.Chart(frame[drawable]).mark_point(size=36, filled=True, opacity=1).encode(x, y, color, tooltip=tooltip)
     zeros = alt.Chart(frame[~drawable]).mark_point(size=50, filled=False).encode(x, y, color, tooltip=tooltip)
-    chart = (line + points + zeros).properties(height=height)
-    return chart.configure_axis(labelFontSize=font_px, titleFontSize=font_px).configure_legend(labelFontSize=font_px)
+    return (line + points + zeros).properties(height=height)
 
 
 def _drawable(value: float) -> bool:

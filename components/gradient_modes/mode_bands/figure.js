@@ -115,14 +115,15 @@ class Figure {
     parts.listing.append(svg)
   }
 
-  // Left of the first thread of a line, the names of all that begin there.
+  // Left of all threads, so that none crosses it: the names of all that begin on a line, led to the first of them.
   names(born, middle) {
     const begun = this.data.threads.map((thread, lane) => ({ ...thread, lane })).filter(thread => born.has(thread.birth))
-    return [...new Set(begun.map(thread => thread.line))].map(line => {
+    return [...new Set(begun.map(thread => thread.line))].flatMap(line => {
       const here = begun.filter(thread => thread.line === line), all = here.map(thread => thread.name).join(", ")
-      const text = svgElement("text", { x: (here[0].lane + 0.5) * LANE - 9, y: middle(line) + 4, class: "thread-name", "text-anchor": "end" })
+      const left = 0.5 * LANE - 9, y = middle(line)
+      const text = svgElement("text", { x: left, y: y + 4, class: "thread-name", "text-anchor": "end" })
       text.textContent = all.length > 20 ? all.slice(0, 19) + "…" : all
-      return text
+      return [svgElement("line", { x1: left + 3, x2: (here[0].lane + 0.5) * LANE, y1: y, y2: y, class: "leader" }), text]
     })
   }
 

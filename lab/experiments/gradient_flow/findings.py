@@ -247,7 +247,7 @@ def _inner(result: Result) -> list[Layer]:
 
 
 def _power(exponent: float) -> str:
-    return f"10^{exponent:.1f}".replace("-", "−")
+    return number_text(10**exponent) if abs(exponent) < 300 else f"10^{exponent:.0f}".replace("-", "−")
 
 
 def _shown(value: float | None) -> float | str:

@@ -10,6 +10,7 @@ import torch
 
 from lab.contract import Finding
 from lab.experiments.gradient_flow.schema import NO_STATE, Result
+from lab.quantities import number_text
 
 _SILENT, _DEAD, _SATURATED = 0.2, 0.9, 0.3
 
@@ -84,11 +85,12 @@ def _half_precision(result: Result) -> Iterator[Finding]:
 
 
 def _bias_before_batchnorm(result: Result) -> Iterator[Finding]:
-    batchnorm = result.settings["norm"] == "batch" or any("BatchNorm" in layer.kind for layer in result.layers)
-    for layer in result.layers:
+    everywhere = result.settings["family"] != "own" and result.settings["norm"] == "batch"
+    for layer, after in zip(result.layers, (*result.layers[1:], None), strict=True):
         bias, weight = layer.bias_grad_norm, layer.weight_grad_norm
-        if batchnorm and bias is not None and weight and bias < 1e-5 * weight and layer.kind != "BatchNorm1d":
-            text = f"The bias of {layer.name} gets 10^5 times less than its weight, and that is no fault: BatchNorm subtracts the mean of the batch, so adding a constant before it changes nothing."
+        before = (everywhere and layer.inner) or (after is not None and "BatchNorm" in after.kind)
+        if before and bias is not None and weight and bias < 1e-5 * weight:
+            text = f"The bias of {layer.name} gets {number_text(bias / weight)} of what its weight gets, and that is no fault: BatchNorm subtracts the mean of the batch, so adding a constant before it changes nothing."
             yield Finding(
                 level="fact",
                 title="A bias before BatchNorm cannot matter",

@@ -12,9 +12,11 @@ import pytest
 
 from components.gradient_flow.charts.clipping import layers_chart, norms_chart
 from components.gradient_flow.charts.depth import QUANTITIES, depth_chart, domain_of, field, shares_chart
+from components.gradient_flow.charts.depth_pair import pair_chart, told
 from components.gradient_flow.training_map.scene import training_scene
 from lab.contract import silent
 from lab.experiments.gradient_flow import Params, run
+from lab.quantities import number_text
 from lab.records.gradients import GradientResult, Layer
 
 
@@ -27,7 +29,8 @@ def rows(chart: Any, kind: str) -> list[dict[str, Any]]:
     """The data of all layers whose mark is of this kind."""
     made = chart.to_dict()
     found = []
-    for layer in made.get("layer", [made]):
+    layers = made.get("layer", [made])
+    for layer in [inner for outer in layers for inner in outer.get("layer", [outer])]:
         mark = layer["mark"] if isinstance(layer["mark"], str) else layer["mark"]["type"]
         data = layer.get("data", made.get("data"))
         if mark == kind:
@@ -87,6 +90,35 @@ def test_two_results_share_an_axis():
     both = domain_of([a, b], ["weight gradient"], "norm")
     assert both[0] == domain_of([b], ["weight gradient"], "norm")[0]
     assert both[1] >= domain_of([a], ["weight gradient"], "norm")[1]
+
+
+def test_a_pair_shares_one_axis_and_shows_where_it_differs():
+    a, b = result().layers, result(activation="sigmoid").layers
+    domain = domain_of([a, b], ["weight gradient"], "norm", predicted=False)
+    chart = pair_chart(a, b, ["weight gradient"], "norm", "light", domain)
+    lines = rows(chart, "line")
+    for side, layers in (("A", a), ("B", b)):
+        drawn_here = {row["layer"]: row["at"] for row in lines if row["side"] == side}
+        assert drawn_here == pytest.approx({layer.name: layer.weight_grad_norm for layer in layers if layer.inner})
+    bands = rows(chart, "area")
+    ratios = {
+        layer.name: (layer.weight_grad_norm or 0) / (other.weight_grad_norm or 1)
+        for layer, other in zip(b, a, strict=True)
+    }
+    assert {band["layer"]: band["high"] / band["low"] for band in bands} == pytest.approx(
+        {name: max(ratio, 1 / ratio) for name, ratio in ratios.items() if name.startswith("layer")}
+    )
+    worst = max((name for name in ratios if ratios[name]), key=lambda name: abs(math.log(ratios[name])))
+    name, values, words = told(a, b, "weight gradient", "norm")
+    assert name == f"weight gradient, {worst}"
+    assert number_text(ratios[worst]) in words
+    assert "→" in values
+
+
+def test_a_pair_without_a_shared_layer_has_no_difference():
+    a = result().layers
+    none = [replace(layer, weight_grad_norm=0.0) for layer in a]
+    assert told(a, none, "weight gradient", "norm")[1:] == ("–", "no layer in which both are above zero")
 
 
 def test_shares_that_were_not_measured_have_no_line():

@@ -90,6 +90,25 @@ def test_a_bias_before_batchnorm_is_no_fault():
     assert "A bias before BatchNorm cannot matter" not in [f.title for f in explain(own(without))]
 
 
+def test_a_bias_without_effect_elsewhere_is_not_explained_by_batchnorm():
+    code = """class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(4, 4) for _ in range(3))
+    def forward(self, x):
+        weights = torch.softmax(self.q(x) @ self.k(x).transpose(1, 2), -1)
+        return (weights @ self.v(x)).mean(1)
+model = nn.Sequential(nn.Unflatten(1, (3, 4)), Attention(), nn.BatchNorm1d(4), nn.Linear(4, 1))
+batch = (torch.randn(64, 12), torch.randn(64, 1))"""
+    result = own(code)
+    key = next(layer for layer in result.layers if layer.name.endswith("k"))
+    assert key.bias_grad_norm is not None
+    assert key.weight_grad_norm  # softmax ignores what is added to every score
+    assert key.bias_grad_norm < 1e-5 * key.weight_grad_norm
+    told = [f.text for f in explain(result) if f.title == "A bias before BatchNorm cannot matter"]
+    assert not [text for text in told if key.name in text]
+
+
 def test_shared_weights_dropout_lstm_embedding_and_sparse_gradients():
     tied = "model = nn.Sequential(nn.Embedding(8, 4, sparse=True), nn.Flatten(), nn.Dropout(0.5), nn.Linear(8, 3))\nbatch = (torch.randint(0, 8, (16, 2)), torch.randint(0, 3, (16,)))"
     result = own(tied)

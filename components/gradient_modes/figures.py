@@ -84,7 +84,7 @@ def _uses(page: Page, side: Side) -> None:
     told = "**Rows: what is done with it. Columns: how the tensor was born.**"
     if page.presenting:  # heads that wrap: every column fits the screen
         st.markdown(told)
-        st.table(table.style.map(_style))
+        st.table(table.replace("✕ fails", "✕").style.map(_style))
         return
     st.markdown(f"{told} Click a cell for torch's message and a program that shows it.")
     chosen = st.dataframe(

@@ -11,7 +11,7 @@ from components.kit.palette import Theme
 
 WORDS = 1.7
 """How much larger the words of a chart are in presenter mode."""
-_TYPE = {name: 20 for name in ("labelFontSize", "titleFontSize")}
+_TYPE = dict.fromkeys(("labelFontSize", "titleFontSize"), 20)
 """Of axes and legends before a group, in pixels: readable from the last row."""
 _GROWN = ("fontSize", "labelFontSize", "titleFontSize", "labelLimit", "titleLimit")
 _PARTS = ("facet", "hconcat", "vconcat", "concat", "repeat")

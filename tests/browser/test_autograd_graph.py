@@ -151,6 +151,11 @@ def test_a_changed_tensor_and_the_error_are_shown_at_their_lines(figure: Open) -
 def test_boxes_open_and_close_and_the_step_survives(figure: Open, at_rest: AtRest) -> None:
     page = figure("transformer")
     assert page.locator(".node").count() < 60
+    blocks = page.locator(node(page, "12 × TransformerEncoderLayer"))
+    expect(blocks.locator(".bar")).to_have_count(12)
+    page.locator(".stage").focus()
+    page.keyboard.press("f")
+    blocks.click()
     page.locator(".stage").focus()
     page.keyboard.press("/")
     page.keyboard.type("layers.11")
@@ -175,7 +180,7 @@ def test_boxes_open_and_close_and_the_step_survives(figure: Open, at_rest: AtRes
 def test_twenty_thousand_nodes_are_one_box_and_open_level_by_level(figure: Open) -> None:
     page = figure("chain")
     expect(page.locator(".node")).to_have_count(4)
-    for title in ("mul, add × 10,000", "rounds 1–334", "rounds 1–18", "round 2"):
+    for title in ("10,000 × (mul, add)", "rounds 1–334", "rounds 1–18", "round 2"):
         page.locator(node(page, title)).click()
         expect(page.locator(f'.frame:has-text("{title}")')).to_have_count(1)
     assert page.locator(".node").count() < 120

@@ -25,6 +25,8 @@ class Box:
     lines: tuple[int | None, int | None] = (None, None)
     """First and last line of the program that its functions come from."""
     id: str = ""
+    rounds: list[int | Box] = field(default_factory=list)
+    """Of a repetition, in the order of the forward pass."""
     leaves: list[int | Box] = field(default_factory=list)
     """Leaves used only inside, beside the children."""
 

@@ -20,8 +20,9 @@ from lab.records.graph import Node, Plain, Saved
 
 TITLE_PX, META_PX, VALUE_PX, TAG_PX = 14, 11.5, 12, 11
 PAD, GAP = 11, 14
+BAR_WIDTH = 14
 NARROWEST, WIDEST = 104, 320
-TITLE_ROW, VALUE_ROW, TAG_ROW = 28, 20, 20
+TITLE_ROW, VALUE_ROW, BARS_ROW, TAG_ROW = 28, 20, 40, 20
 TAGS_SHOWN = 4
 KIND_WORDS = {
     "leaf": "leaf: its gradient is added to .grad",
@@ -70,8 +71,11 @@ def spoken(node: Node) -> str:
     return f"{node.label} ({names})" if names and node.kind != "leaf" else node.label
 
 
-def box_card(box: Box, members: Sequence[Node], freed_at: int | None) -> Card:
-    """The card of a closed box over the nodes ``members``: how many, which operations, how many bytes they keep."""
+def box_card(box: Box, members: Sequence[Node], freed_at: int | None, arriving: Card) -> Card:
+    """The card of a closed box over the nodes ``members``: how many, which operations, how many bytes they keep.
+
+    ``arriving``: the gradients that a pass brings to it, as ``block_norms.Arriving.card`` tells them.
+    """
     lines = sorted({n.line for n in members if n.line})
     saved = [s for n in members for s in n.saved]
     count = f"{len(members):,} nodes"
@@ -88,7 +92,8 @@ def box_card(box: Box, members: Sequence[Node], freed_at: int | None) -> Card:
         "title": box.title,
         "meta": box.label,
         "value": count,
-        "grad": "",
+        "grad": arriving.get("grad", ""),
+        "bars": arriving.get("bars", []),
         "tags": kept if saved else [],
         "line": lines[0] if len(lines) == 1 else None,
         "lines": lines[:200],
@@ -97,6 +102,7 @@ def box_card(box: Box, members: Sequence[Node], freed_at: int | None) -> Card:
             ["contains", count],
             ["class" if box.kind == "module" else "from", box.label],
             ["operations", _operations(members)],
+            *arriving.get("details", []),
             ["saved tensors", f"{len(saved):,}, {bytes_text(storage_bytes(saved))} kept alive"],
         ],
         "name": box.title,
@@ -166,8 +172,10 @@ def _sized(card: Card) -> Card:
         *(text_width(f"freed: {t['text']}", TAG_PX) + 14 for t in card["tags"]),
     ]
     rows = VALUE_ROW if card["value"] or card["grad"] else 0
+    widths.append(min(len(card.get("bars", ())) * BAR_WIDTH, room))
     card["w"] = round(min(max(*widths, NARROWEST - 2 * PAD), room) + 2 * PAD)
-    card["h"] = TITLE_ROW + rows + TAG_ROW * len(card["tags"]) + (8 if rows or card["tags"] else 4)
+    bars = BARS_ROW if card.get("bars") else 0
+    card["h"] = TITLE_ROW + rows + bars + TAG_ROW * len(card["tags"]) + (8 if rows or card["tags"] else 4)
     return card
 
 

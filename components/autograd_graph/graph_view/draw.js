@@ -2,7 +2,7 @@
 
 import { svgElement } from "../../kit/base.js"
 
-const PAD = 11, TITLE_Y = 20, VALUE_Y = 41, TAG_HEIGHT = 16, TAG_STEP = 20
+const PAD = 11, TITLE_Y = 20, VALUE_Y = 41, BARS_ROW = 40, TAG_HEIGHT = 16, TAG_STEP = 20
 
 // Non-finite numbers stand out: the text is set in pieces.
 export function setNumbers(target, text) {
@@ -26,10 +26,24 @@ export function drawNode(card) {
   parts.meta = text("meta", card.meta, card.w - PAD, TITLE_Y, true)
   parts.value = text("value", card.value, PAD, VALUE_Y)
   parts.grad = text("grad", "", card.w - PAD, VALUE_Y, true)
-  const top = card.value || card.grad ? VALUE_Y + 8 : TITLE_Y + 9
+  if (card.bars?.length) node.append(drawBars(card))
+  const top = (card.value || card.grad ? VALUE_Y + 8 : TITLE_Y + 9) + (card.bars?.length ? BARS_ROW : 0)
   card.tags.forEach((tag, i) => parts.tags.push(drawTag(node, card, tag, top + i * TAG_STEP)))
   if (card.kind === "box") node.append(boxHandle(card.w - 1, 1, "plus"))
   return parts
+}
+
+// The gradient that arrives at each round of a repetition, on a logarithmic scale.
+function drawBars(card) {
+  const step = (card.w - 2 * PAD) / card.bars.length, room = BARS_ROW - 8
+  const group = svgElement("g", { class: "bars" })
+  card.bars.forEach((bar, i) => {
+    const height = bar.h * room, at = { x: PAD + i * step, width: Math.max(step - 1.5, 1) }
+    const whole = svgElement("rect", { class: "bar-room", ...at, y: VALUE_Y + 8, height: room })
+    whole.append(svgElement("title", {}, bar.text))
+    group.append(svgElement("rect", { class: bar.fault ? "bar fault" : "bar", ...at, y: VALUE_Y + 8 + room - height, height }), whole)
+  })
+  return group
 }
 
 function spokenCard(card) {

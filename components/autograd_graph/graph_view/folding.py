@@ -4,8 +4,8 @@ NOTE on folding
 1. Functions are put into one topological order that stays inside a module while it can. Every box is an interval of that
    order, so the folded graph has no cycle, whatever is open.
 2. A run of nodes with the same module path prefix is a box, nested by path; a module called twice is two boxes.
-3. Where a box has more than CHILDREN_LIMIT children, repeats are folded: the shortest sequence of (operation, line) that
-   repeats back to back becomes one box with its iterations inside.
+3. Blocks that repeat are one box, "12 × Block"; where a box has more than CHILDREN_LIMIT children, so are operations: the
+   shortest sequence of (operation, line) that repeats back to back becomes one box with its iterations inside.
 4. What is still longer is cut into equal parts, level by level, so that no box ever shows more than CHILDREN_LIMIT children.
 5. A leaf belongs to the innermost box that holds all its consumers; many leaves of one box share a box of their own.
 """
@@ -127,16 +127,19 @@ class _Graph:
 
     def shorten(self, items: list[int | Box]) -> list[int | Box]:
         """At most CHILDREN_LIMIT items: repetitions folded, then equal parts."""
-        if len(items) > CHILDREN_LIMIT:
-            items = self._repeats(items)
+        long = len(items) > CHILDREN_LIMIT
+        if long or any(isinstance(item, Box) for item in items):
+            items = self._repeats(items, everything=long)
         return self._parts(items, "part", lambda first, last: self._names(items[first:last]))
 
-    def _repeats(self, items: list[int | Box]) -> list[int | Box]:
+    def _repeats(self, items: list[int | Box], everything: bool) -> list[int | Box]:
+        """Repetitions folded: of ``everything``, or of blocks only."""
         signs = [self._signature(i) for i in items]
         search, folded, i = Periods(signs), [], 0
         while i < len(items):
             period, times = search.best(i)
-            if times < REPEATS or period * times < 2 * REPEATS:
+            block = everything or any(isinstance(item, Box) for item in items[i : i + period])
+            if times < REPEATS or period * times < 2 * REPEATS or not block:
                 folded.append(items[i])
                 i += 1
             else:
@@ -149,9 +152,12 @@ class _Graph:
         if period > 1:
             groups = [items[k : k + period] for k in range(0, len(items), period)]
             rounds = [self._box("iteration", f"round {k:,}", self.shorten(g), g) for k, g in enumerate(groups, 1)]
-        title = f"{self._names(items[:period])} × {len(rounds):,}"
+        names = self._names(items[:period])
+        title = f"{len(rounds):,} × {f'({names})' if ', ' in names else names}"
         inside = self._parts(rounds, "iteration", lambda first, last: f"rounds {first + 1:,}–{last:,}")
-        return self._box("repeat", title, inside, items)
+        box = self._box("repeat", title, inside, items)
+        box.rounds = rounds
+        return box
 
     def _parts(self, items: list[int | Box], kind: Kind, title: Callable[[int, int], str]) -> list[int | Box]:
         """Equal parts in as many levels as it takes; ``title`` names a part by its first index and the one after its last."""

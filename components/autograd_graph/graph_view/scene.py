@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from components.autograd_graph.graph_view import layout
+from components.autograd_graph.graph_view.block_norms import Arriving
 from components.autograd_graph.graph_view.boxes import Box, Visible, open_at_first, visible
 from components.autograd_graph.graph_view.cards import Card, box_card, changed, node_card
 from components.autograd_graph.graph_view.folding import fold
@@ -77,7 +78,8 @@ def scene(
     steps = result.backward[number] if result.passes else ()
     run = passage(steps, edges, shown.item_of, by_id, edge_ids)
     freed_at = _freed(result, number, run)
-    cards = [_card(item, by_id, run, freed_at, number == default_pass(result)) for item in shown.items]
+    arriving, last = Arriving(run.gradients, by_id), number == default_pass(result)
+    cards = [_card(item, by_id, run, freed_at, last, arriving) for item in shown.items]
     for item, card in zip(shown.items, cards, strict=True):
         card["own"] = bool(own) and differs(item, own)
     placed = _placed(cards, shown, drawn_edges)
@@ -113,12 +115,17 @@ def folder(result: GraphResult) -> Tree:
 
 
 def _card(
-    item: int | Box, nodes: Mapping[int, Node], run: Passage, freed_at: Callable[[int], int | None], last: bool
+    item: int | Box,
+    nodes: Mapping[int, Node],
+    run: Passage,
+    freed_at: Callable[[int], int | None],
+    last: bool,
+    arriving: Arriving,
 ) -> Card:
     if isinstance(item, Box):
         members = [nodes[i] for i in item.members()]
         freed = (freed_at(n.id) for n in members if any(s.freed for s in n.saved))
-        card = box_card(item, members, max((k for k in freed if k is not None), default=None))
+        card = box_card(item, members, max((k for k in freed if k is not None), default=None), arriving.card(item))
     else:
         members = [nodes[item]]
         gradient = run.gradients.get(item, nodes[item].grad if last else None)

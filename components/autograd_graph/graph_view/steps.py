@@ -239,7 +239,9 @@ def _derivatives(step: Step) -> str:
 
 
 def _box_note(box: Box, steps: Sequence[Step], handed: list[_Handed], nodes: Mapping[int, Node]) -> str:
-    ran = f"{box.title}: {len(steps):,} {'node' if len(steps) == 1 else 'nodes'} inside ran"
+    arrived = short_gradient(steps[0].incoming) if steps[0].after is None else ""
+    received = f" receives {arrived};" if arrived else ":"
+    ran = f"{box.title}{received} {len(steps):,} {'node' if len(steps) == 1 else 'nodes'} inside ran"
     to = dict.fromkeys(h.item.title if isinstance(h.item, Box) else _named(h, nodes) for h in handed)
     return f"{ran} and handed gradients to {_listed([*to], '')}." if to else f"{ran}."
 

@@ -69,12 +69,15 @@ def test_small_graphs_are_not_folded() -> None:
     assert set(visible(root, ()).items) == {n.id for n in whole.nodes}
 
 
-def test_twelve_blocks_are_twelve_boxes_at_first() -> None:
+def test_twelve_blocks_are_one_box_that_opens_to_twelve() -> None:
     whole = measured("transformer")
     root = fold(whole.nodes, whole.edges)
     shown = visible(root, open_at_first(root))
-    boxes = [item for item in shown.items if isinstance(item, Box)]
-    blocks = [box for box in boxes if box.label == "TransformerEncoderLayer"]
+    (repeat,) = [item for item in shown.items if isinstance(item, Box) and item.kind == "repeat"]
+    assert repeat.title == "12 × TransformerEncoderLayer"
+    shown = visible(root, open_at_first(root) | {repeat.id})
+    blocks = [item for item in shown.items if isinstance(item, Box) and item.label == "TransformerEncoderLayer"]
+    assert blocks == repeat.rounds
     assert [box.title for box in blocks] == [f"1.layers.{i}" for i in range(12)]
     assert len({sum(1 for _ in box.members()) for box in blocks}) == 1
     assert len(shown.items) <= 60
@@ -90,7 +93,7 @@ def test_a_loop_is_one_box_with_its_rounds_inside() -> None:
     shown = visible(root, open_at_first(root))
     assert time.process_time() - began < 1.0
     titles = [item.title if isinstance(item, Box) else item for item in shown.items]
-    assert titles == [0, 1, "mul, add × 10,000", 20_002]
+    assert titles == [0, 1, "10,000 × (mul, add)", 20_002]
     box = next(item for item in shown.items if isinstance(item, Box))
     assert box.label == "lines 4–5"
     rounds = [b for b in root.boxes() if b.title.startswith("round ")]

@@ -105,7 +105,8 @@ def test_a_result_keeps_its_figure_when_only_values_change() -> None:
 
 def test_open_boxes_are_framed_and_show_what_is_inside() -> None:
     whole = measured("transformer")
-    closed = drawn(whole)
+    repeat = next(c for c in drawn(whole)["nodes"] if c["title"].startswith("12 ×"))
+    closed = drawn(whole, opened={repeat["box"]})
     box = next(c for c in closed["nodes"] if c["title"] == "1.layers.3")
     opened = drawn(whole, opened={*closed["open"], box["box"]})
     assert box["box"] in [f["box"] for f in opened["frames"]]

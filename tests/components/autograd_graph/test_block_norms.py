@@ -78,7 +78,14 @@ def test_heights_are_logarithms() -> None:
 
 @pytest.mark.parametrize(
     ("gradient", "norm"),
-    [(None, None), (-3.0, 3.0), ([3.0, [0.0, 4.0]], 5.0), ({"norm": 2.5}, 2.5), ("Infinity", math.inf), ("(3+4j)", 5.0)],
+    [
+        (None, None),
+        (-3.0, 3.0),
+        ([3.0, [0.0, 4.0]], 5.0),
+        ({"norm": 2.5}, 2.5),
+        ("Infinity", math.inf),
+        ("(3+4j)", 5.0),
+    ],
 )
 def test_norms(gradient: object, norm: float | None) -> None:
     assert norm_of(gradient) == norm

@@ -54,6 +54,10 @@ PAGES = (
         "Vanishing and exploding gradients over depth, the theory beside them, and what clipping does.",
     ),
     Page(
+        "checkpoint_resume", "cr", "Shipping", "Stop and resume", "save",
+        "A training stopped, saved and loaded: where each lost part of its state first shows, and what a file holds.",
+    ),
+    Page(
         "train_eval", "te", "Modules", "Train and eval", "toggle_on",
         "Dropout and BatchNorm in both modes, eval() against no_grad, and a scan of your own model.",
     ),

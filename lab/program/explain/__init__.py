@@ -6,6 +6,7 @@ front, for what only it knows. Rows say what the message itself does not. Causes
 
 autograd   backward, leaves, custom functions, hooks
 training   modules, state dicts, optimizers, scalers, checkpoints, data loaders
+checkpoints files that torch saves and loads
 tensors    one operation: shapes, dtypes, devices, indices
 python     Python itself, and what a program may do here
 """
@@ -23,6 +24,7 @@ import torch
 from lab.contract import Fault
 from lab.instruments.describing.modules import failing_module
 from lab.program.explain.autograd import AUTOGRAD
+from lab.program.explain.checkpoints import CHECKPOINTS
 from lab.program.explain.python import EVENT_LOOP, NO_PROGRAM, PROCESS, PYTHON, WORKERS, exit_message
 from lab.program.explain.row import Row
 from lab.program.explain.tensors import MISSING_KERNEL, TENSORS
@@ -44,7 +46,7 @@ __all__ = [
     "row_of",
 ]
 
-ROWS = (*AUTOGRAD, *TRAINING, *TENSORS, *PYTHON)
+ROWS = (*AUTOGRAD, *CHECKPOINTS, *TRAINING, *TENSORS, *PYTHON)
 
 
 def explain_fault(cause: Ended | BaseException, *, rows: Sequence[Row] = (), record: Any = None) -> Fault:
@@ -117,10 +119,14 @@ def _passed_through(trace: types.TracebackType | None, part: str) -> bool:
     return trace is not None
 
 
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+"""What makes a terminal write bold."""
+
+
 def message_of(error: BaseException) -> str:
     """At most 4000 characters of its text. Never raises."""
     try:
-        return str(error)[:4000]
+        return _ANSI.sub("", str(error))[:4000]
     except Exception:  # noqa: BLE001 - an exception class of the program may fail to describe itself
         return "(the exception has no text)"
 

@@ -58,6 +58,10 @@ PAGES = (
         "A training stopped, saved and loaded: where each lost part of its state first shows, and what a file holds.",
     ),
     Page(
+        "serving_skew", "sk", "Shipping", "Serving skew", "call_split",
+        "A golden set through the training path and the serving path: the first stage where they part, and why.",
+    ),
+    Page(
         "train_eval", "te", "Modules", "Train and eval", "toggle_on",
         "Dropout and BatchNorm in both modes, eval() against no_grad, and a scan of your own model.",
     ),

@@ -1,7 +1,8 @@
 """The command line: ``python -m lab list | run | check``.
 
 Exit status: 0 also when a visitor's program failed (the error is in the answer), 1 for a fault of the lab or a failed
-check, 2 for bad arguments, with one line that says what is wrong, 3 where checks hold and some cannot be made here.
+check, 2 for bad arguments, with one line that says what is wrong, 3 where checks hold and some cannot be made here, and
+4 where an experiment that checks something of the visitor's answers no: two paths that part.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lab import check, wire
-from lab.contract import Fault, ParamsError, headline, knobs, program_knob
+from lab.contract import Fault, ParamsError, headline, knobs, passed, program_knob
 from lab.execution.executor import Executor, Job
 from lab.quantities import evidence_name, evidence_text
 
 _FOREVER_S = 3600.0
+NO = 4
+"""Exit status of a check of the visitor's that does not hold."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -76,9 +79,9 @@ def _run(given: argparse.Namespace) -> int:
     executor, status = Executor(), 0
     try:
         for request in requests:
-            answer, lab_fault = _answer(executor, given.name, experiment.Params, shared, request, bool(given.batch))
+            answer, ended = _answer(executor, given.name, experiment.Params, shared, request, bool(given.batch))
             _print(answer, as_json=given.json or bool(given.batch))
-            status = 1 if lab_fault else status
+            status = status if given.batch and ended == NO else ended or status
     finally:
         executor.close()
     return status
@@ -122,8 +125,8 @@ def _batch(name: str) -> Iterator[Any]:
 
 def _answer(
     executor: Executor, name: str, params_type: type, shared: dict[str, Any], request: Any, keep_going: bool
-) -> tuple[dict[str, Any], bool]:
-    """(what is printed for one request, whether the lab itself failed)."""
+) -> tuple[dict[str, Any], int]:
+    """(what is printed for one request, exit status: 1 where the lab itself failed, NO where the experiment says no)."""
     try:
         if isinstance(request, ParamsError):
             raise request
@@ -135,9 +138,11 @@ def _answer(
         if not keep_going:
             raise ParamsError(str(error)) from None
         refused = Fault("ParamsError", str(error), repair=f"Knobs: {', '.join(knobs(params_type))}.")
-        return _described(name, None, error=refused), False
+        return _described(name, None, error=refused), 0
     job = executor.wait(executor.submit(name, params, visitor="command line", fresh=True), _FOREVER_S)
-    return _described(name, job, error=job.fault or getattr(job.result, "fault", None)), bool(job.trace)
+    answer = _described(name, job, error=job.fault or getattr(job.result, "fault", None))
+    no = job.result is not None and passed(_experiment(name), job.result) is False
+    return answer, 1 if job.trace else NO if no else 0
 
 
 def _described(name: str, job: Job | None, *, error: Fault | None) -> dict[str, Any]:

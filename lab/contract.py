@@ -1,6 +1,6 @@
 """What an experiment is.
 
-An experiment is a module in ``lab.experiments`` with six names, three more where they are needed, and no base class:
+An experiment is a module in ``lab.experiments`` with six names, four more where they are needed, and no base class:
 
 * ``Params``   frozen dataclass; every field is a knob: default, limits, unit, and a string under it that says what it means;
 * ``Result``   frozen dataclass of plain data, ready to draw; never a tensor. NaN and infinity are data;
@@ -13,6 +13,8 @@ An experiment is a module in ``lab.experiments`` with six names, three more wher
   it does not matter, fewer choices where they do not fit. Without it every knob always matters;
 * ``headline(result) -> Mapping[str, float]``   optional: the numbers by which two runs are compared, units in their names
   (``peak_bytes``, ``step_s``). Without it there are none;
+* ``passed(result) -> bool | None``   optional: the answer of an experiment that checks something of the visitor's, for the
+  exit status of the command line; None where nothing was checked;
 * ``agreement``   optional: an ``Agreement``, how near the scripts of the lessons come to the measured numbers.
 
 The executor finds both types in ``run``'s annotations.
@@ -223,6 +225,11 @@ def offers(experiment: Any, values: Mapping[str, Any]) -> dict[str, Knob]:
 def headline(experiment: Any, result: Any) -> Mapping[str, float]:
     """The numbers by which two runs of the experiment are compared."""
     return experiment.headline(result) if hasattr(experiment, "headline") else {}
+
+
+def passed(experiment: Any, result: Any) -> bool | None:
+    """The answer of an experiment that checks something of the visitor's; None where there is none."""
+    return experiment.passed(result) if hasattr(experiment, "passed") else None
 
 
 def apply_edits(source: str, edits: Sequence[Edit]) -> str | None:

@@ -54,6 +54,10 @@ PAGES = (
         "Vanishing and exploding gradients over depth, the theory beside them, and what clipping does.",
     ),
     Page(
+        "fine_tuning", "ft", "Training", "Fine-tuning", "tune",
+        "What moved and what did not, tensor by tensor: frozen parts, stale optimizers, low rank, forgetting.",
+    ),
+    Page(
         "checkpoint_resume", "cr", "Shipping", "Stop and resume", "save",
         "A training stopped, saved and loaded: where each lost part of its state first shows, and what a file holds.",
     ),

@@ -7,13 +7,9 @@ Files that torch.save and torch.load name by a path live in memory: a typed prog
 from __future__ import annotations
 
 import ast
-import contextlib
-import functools
 import io
 import os
-import sys
-import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +22,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from lab import torch_private
 from lab.experiments.checkpoint_resume.going_on import leaves
 from lab.experiments.checkpoint_resume.keys import compare_keys
-from lab.program.lines import FILE, program_tree
+from lab.program.lines import program_tree
+from lab.program.passing import Passing, line_now, outer_line
 from lab.records.resume import Event, Keys
 
 _COPIED = 4_000_000
@@ -173,55 +170,36 @@ class StateWatch:
     """(line, moment) of each get_rng_state."""
     generator_set: list[tuple[int, int]] = field(default_factory=list)
     loadings: list[Loading] = field(default_factory=list)
-    kept: list[Any] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
-    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-    _depth: int = 0
+    passing: Passing = field(default_factory=Passing)
 
     def __enter__(self) -> StateWatch:
         for hook in (
             register_optimizer_step_pre_hook(self._before_step),
             register_optimizer_step_post_hook(self._after_step),
         ):
-            self._stack.callback(torch_private.remove_global_hook, hook)
-        self._wrap(torch, "save", self._save)
-        self._wrap(torch, "load", self._load)
-        self._wrap(torch, "get_rng_state", self._get_rng)
-        self._wrap(torch, "set_rng_state", self._set_rng)
-        self._wrap(torch, "randperm", self._randperm)
-        self._wrap(nn.Module, "load_state_dict", self._load_module)
-        self._wrap(Optimizer, "__init__", self._make_optimizer)
-        self._wrap(Optimizer, "state_dict", self._take_optimizer)
-        self._wrap(Optimizer, "load_state_dict", self._load_optimizer)
+            self.passing.at_end(torch_private.remove_global_hook, hook)
+        self.passing.wrap(torch, "save", self._save)
+        self.passing.wrap(torch, "load", self._load)
+        self.passing.wrap(torch, "get_rng_state", self._get_rng)
+        self.passing.wrap(torch, "set_rng_state", self._set_rng)
+        self.passing.wrap(torch, "randperm", self._randperm)
+        self.passing.wrap(nn.Module, "load_state_dict", self._load_module)
+        self.passing.wrap(Optimizer, "__init__", self._make_optimizer)
+        self.passing.wrap(Optimizer, "state_dict", self._take_optimizer)
+        self.passing.wrap(Optimizer, "load_state_dict", self._load_optimizer)
         for cls in (LRScheduler, *_own(LRScheduler, "load_state_dict")):
-            self._wrap(cls, "load_state_dict", self._load_schedule)
+            self.passing.wrap(cls, "load_state_dict", self._load_schedule)
         for cls in (LRScheduler, *_own(LRScheduler, "state_dict")):
-            self._wrap(cls, "state_dict", self._take_schedule)
-        self._wrap(LRScheduler, "__init__", self._make_schedule)
-        self._wrap(torch.amp.GradScaler, "__init__", self._make_scaler)
-        self._wrap(torch.amp.GradScaler, "state_dict", self._take_scaler)
-        self._wrap(torch.amp.GradScaler, "load_state_dict", self._load_scaler)
+            self.passing.wrap(cls, "state_dict", self._take_schedule)
+        self.passing.wrap(LRScheduler, "__init__", self._make_schedule)
+        self.passing.wrap(torch.amp.GradScaler, "__init__", self._make_scaler)
+        self.passing.wrap(torch.amp.GradScaler, "state_dict", self._take_scaler)
+        self.passing.wrap(torch.amp.GradScaler, "load_state_dict", self._load_scaler)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._stack.close()
-
-    def _wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
-        """Put ``around(original, *args)`` in place of ``owner.name`` where the program calls it, not torch on its behalf."""
-        original = owner.__dict__[name]
-
-        @functools.wraps(original)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if self._depth:
-                return original(*args, **kwargs)
-            self._depth += 1
-            try:
-                return around(original, *args, **kwargs)
-            finally:
-                self._depth -= 1
-
-        setattr(owner, name, call)
-        self._stack.callback(setattr, owner, name, original)
+        self.passing.close()
 
     def _note(self, kind: Any, text: str, line: int | None = None) -> int:
         """An event, and the line where it happened."""
@@ -338,7 +316,7 @@ class StateWatch:
 
     def _before_step(self, optimizer: Optimizer, *rest: Any) -> None:
         story = self.optimizers.get(id(optimizer))
-        if story is None or self._depth:
+        if story is None or self.passing.depth:
             return
         story.before_step = story.copies()
         if story.steps == 0:
@@ -346,7 +324,7 @@ class StateWatch:
 
     def _after_step(self, optimizer: Optimizer, *rest: Any) -> None:
         story = self.optimizers.get(id(optimizer))
-        if story is None or self._depth:
+        if story is None or self.passing.depth:
             return
         story.steps += 1
         if story.before_step is not None:
@@ -400,24 +378,6 @@ class StateWatch:
         if id(scaler) in self.scalers:
             self.scalers[id(scaler)].loaded = True
         return answer
-
-
-def line_now() -> int:
-    """The innermost line of the program on the stack; 0 where there is none."""
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename != FILE:
-        frame = frame.f_back
-    return frame.f_lineno if frame else 0
-
-
-def outer_line() -> int:
-    """The outermost line of the program on the stack."""
-    frame: types.FrameType | None = sys._getframe(1)
-    line = 0
-    while frame is not None:
-        line = frame.f_lineno if frame.f_code.co_filename == FILE else line
-        frame = frame.f_back
-    return line
 
 
 def _own(base: type, name: str) -> list[type]:

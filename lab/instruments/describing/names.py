@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dis
+import functools
 import inspect
 import sys
 import types
@@ -25,10 +27,20 @@ def program_scopes(file: str) -> list[Mapping[str, Any]]:
     """Variables of the frames of ``file`` on this thread's stack, innermost first."""
     found, frame = [], sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_filename == file and _READS_ITS_LOCALS.isdisjoint(frame.f_code.co_names):
+        if frame.f_code.co_filename == file and not _reads_its_locals(frame.f_code):
             found.append(_variables(frame))
         frame = frame.f_back
     return found
+
+
+@functools.lru_cache(256)
+def _reads_its_locals(code: types.CodeType) -> bool:
+    """Whether a function asks for its variables as a dict. ``model.eval()`` only has a name in common with that."""
+    if not code.co_flags & inspect.CO_OPTIMIZED or _READS_ITS_LOCALS.isdisjoint(code.co_names):
+        return False
+    return any(
+        i.opname in ("LOAD_GLOBAL", "LOAD_NAME") and i.argval in _READS_ITS_LOCALS for i in dis.get_instructions(code)
+    )
 
 
 def failed_scopes(error: BaseException | None, file: str) -> list[Mapping[str, Any]]:

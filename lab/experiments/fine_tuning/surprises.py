@@ -15,7 +15,7 @@ from lab.program.lines import program_tree
 from lab.records.fine_tuning import Surprise
 
 Foreign = list[tuple[str, torch.Tensor]]
-_NORMS = (nn.modules.batchnorm._BatchNorm,)
+_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 def surprises_of(watch: TrainingWatch, names: dict[str, Any]) -> tuple[tuple[Surprise, ...], Foreign, tuple[str, ...]]:

@@ -74,6 +74,10 @@ PAGES = (
         "What a module registers and what it does not, hooks in their order, and what loading a state dict does.",
     ),
     Page(
+        "mixed_precision", "mp", "Memory and speed", "Mixed precision", "compress",
+        "Gradients against the window of fp16, bf16 and fp8, a scaler at work, dtypes by line, and updates that are lost.",
+    ),
+    Page(
         "memory_timeline", "mt", "Memory and speed", "Memory timeline", "memory",
         "What is alive at every operation of a training step, mixed precision, checkpointing, and what will fit.",
     ),

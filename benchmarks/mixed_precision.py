@@ -1,0 +1,30 @@
+"""What looking at every operation below autocast costs, against the same program typed without a watch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from benchmarks.turns import in_turns, line
+from lab.contract import silent
+from lab.experiments.mixed_precision import Params, run
+from lab.program import run as program
+
+
+def measure() -> Iterator[dict[str, Any]]:
+    """One thread, as in a sealed run."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    params = Params(view="ops")
+
+    def plain() -> None:
+        with program.torch_defaults(params.seed, params.device):
+            program.run_typed(params, share=0.8, names=program.namespace())
+
+    try:
+        ours, theirs = in_turns(lambda: run(params, silent), plain, rounds=9)
+        yield line("three fp16 steps, every operation looked at", ours, theirs, "watched against plain", better="lower")
+    finally:
+        torch.set_num_threads(threads)

@@ -58,6 +58,10 @@ PAGES = (
         "What moved and what did not, tensor by tensor: frozen parts, stale optimizers, low rank, forgetting.",
     ),
     Page(
+        "reproducibility", "rp", "Training", "Reproducibility", "compare_arrows",
+        "Two runs side by side: the first operation that differs, how the gap grows, which lines draw, and what is pinned.",
+    ),
+    Page(
         "checkpoint_resume", "cr", "Shipping", "Stop and resume", "save",
         "A training stopped, saved and loaded: where each lost part of its state first shows, and what a file holds.",
     ),

@@ -83,6 +83,9 @@ def _ops(page: Page, side: Side) -> None:
         lambda row: [f"background-color: {colours[row['']]}" if row[""] in colours else ""] * len(row), axis=1
     )
     st.dataframe(styled, hide_index=True, key=f"{side.key}-ops", height=560 if page.presenting else 460)
+    st.caption(
+        "What a GPU does otherwise is not measured here: CUDA's lists differ, and PyTorch documents that they raise softmax, layer_norm, exp and sums to float32."
+    )
     if len(rows) > 200:
         st.caption(f"The first 200 of {len(rows):,} kinds.")
 

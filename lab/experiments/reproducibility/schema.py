@@ -53,7 +53,7 @@ class Params:
 
 USED = {
     "difference": ("change", "steps", "seed"),
-    "program": ("change", "code", "seed"),
+    "program": ("change", "code", "repeats", "seed"),
     "host": ("repeats",),
     "levels": ("change", "steps", "seed"),
     "sources": (),

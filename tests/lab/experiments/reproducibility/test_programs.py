@@ -91,7 +91,7 @@ def test_another_seed_parts_at_the_first_draw(change: str, where: str):
 
 
 def test_time_and_other_generators_are_noticed():
-    clock = "import time\nx = torch.ones(3) * time.perf_counter()\ny = x + 1\n"
+    clock = "import time\nx = torch.ones(3) * (time.perf_counter() % 1.0)\ny = x + 1\n"
     result = seen(clock)
     assert result.first is not None
     assert (result.first.line, result.first.op) == (2, "mul")

@@ -86,6 +86,10 @@ PAGES = (
         "What is alive at every operation of a training step, mixed precision, checkpointing, and what will fit.",
     ),
     Page(
+        "transfers", "tr", "Memory and speed", "Transfers", "sync_alt",
+        "The lines of a program where the host waits for the device, the rewrite of each, and what copies cost.",
+    ),
+    Page(
         "op_profile", "op", "Memory and speed", "Operator profile", "timer",
         "Where a training step spends its time: parts, operators, timeline, and what the device could do.",
     ),

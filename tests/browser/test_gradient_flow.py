@@ -46,7 +46,7 @@ def test_the_figure_over_depth_has_its_legend_and_axes(page: Page, app_url: str)
     page.goto(f"{app_url}/gradient_flow")
     chart = page.locator("[data-testid=stVegaLiteChart]").first
     expect(chart).to_be_visible()
-    for words in ("activation gradient", "predicted (dashed)", "layer, from input to output", "fp16 smallest normal"):
+    for words in ("activation gradient", "predicted (dashed)", "layer, from input to output", "normal 6.1e-05"):
         expect(chart.get_by_text(words).first).to_be_attached()
 
 

@@ -180,27 +180,19 @@ wrong = [n for n, p in by_name.items() if not torch.equal(other.state[p]["exp_av
 print(wrong)
 print(len(wrong))
 """
-_LOADING = """import argparse, collections, datetime, dataclasses, enum, io, pathlib, random
+_LOADING = """import argparse, collections, datetime, io, pathlib, random, sys, types
 import numpy as np
 import torch
 from torch import nn
 
-
-class Colour(enum.Enum):
-    RED = 1
-
-
-@dataclasses.dataclass
-class Config:
-    lr: float = 0.1
-
-
+train = sys.modules["train"] = types.ModuleType("train")  # a module with classes of its own, as a training script has them
+exec("import dataclasses, enum\\nclass Colour(enum.Enum):\\n    RED = 1\\n@dataclasses.dataclass\\nclass Config:\\n    lr: float = 0.1", train.__dict__)
 optimizer = torch.optim.Adam([nn.Parameter(torch.ones(1))])
 objects = [
     nn.Linear(2, 2).state_dict(), optimizer.state_dict(), torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 5).state_dict(),
     random.getstate(), {"a": [1, 2.0, 1j, True, None], "b": {1}, "c": b"x"}, collections.OrderedDict(a=1),
     (torch.float32, torch.device("cpu"), torch.Size([1]), nn.Parameter(torch.ones(1))),
-    nn.Linear(2, 2), np.float64(1.0), np.ones(3), np.random.RandomState(0).get_state(), argparse.Namespace(lr=0.1), Config(), Colour.RED,
+    nn.Linear(2, 2), np.float64(1.0), np.ones(3), np.random.RandomState(0).get_state(), argparse.Namespace(lr=0.1), train.Config(), train.Colour.RED,
     pathlib.PurePosixPath("x"), datetime.datetime(2026, 1, 1), collections.defaultdict(int),
 ]
 refused = 0
@@ -214,6 +206,7 @@ for obj in objects:
         refused += 1
         file.seek(0)
         print(type(obj).__name__, torch.serialization.get_unsafe_globals_in_checkpoint(file))
+del sys.modules["train"]
 print(refused)
 """
 _HEAD = """import math

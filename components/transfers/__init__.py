@@ -1,0 +1,1 @@
+"""The figures of the page on transfers: waits by line, copies by size, copies beside kernels."""

@@ -41,7 +41,7 @@ def test_a_reported_confusion(name: str):
     [
         ("loss.item()", "item()"), ("float(loss)", "float()"), ("int(loss)", "int()"), ("if loss > 0: pass", "a tensor as a condition"),
         ("while loss < 0: pass", "a tensor as a condition"), ("assert loss > -1", "a tensor as a condition"), ("f'{loss:.2f}'", "a tensor in a text"),
-        ("x[x > 0]", "a boolean index"), ("x[x > 0] = 0.0", "a boolean index"), ("torch.nonzero(x > 0)", "nonzero()"), ("x.unique()", "unique()"),
+        ("x[x > 0]", "a boolean index"), ("x[x > 0] = torch.tensor([5.0, 6.0])", "a boolean index"), ("torch.nonzero(x > 0)", "nonzero()"), ("x.unique()", "unique()"),
         ("x.tolist()", "tolist()"), ("x.numpy()", "numpy()"), ("x.cpu()", "cpu()"), ("print(x)", "printing a tensor"), ("torch.equal(x, x)", "torch.equal"),
         ("not x.isnan().any()", "a tensor as a condition"), ("x.masked_select(x > 0)", "masked_select"), ("[1, 2, 3][x.argmax()]", "a tensor as an index of Python"),
     ],

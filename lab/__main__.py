@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lab import check, wire
-from lab.contract import Fault, ParamsError, headline, knobs, passed, program_knob
+from lab.contract import Fault, ParamsError, headline, knobs, offers, passed, program_knob
 from lab.execution.executor import Executor, Job
 from lab.quantities import evidence_name, evidence_text
 
@@ -133,7 +133,7 @@ def _answer(
         known = knobs(params_type)
         spoken = {k: v for k, v in request.items() if isinstance(v, str) and k in known and known[k].kind is not str}
         values = {**shared, **request, **{k: known[k].parse(v) for k, v in spoken.items()}}  # "none", as with --set
-        params = wire.decode(params_type, values)
+        params = wire.decode(params_type, _with_the_program(_experiment(name), values))
     except (ParamsError, wire.WireError) as error:
         if not keep_going:
             raise ParamsError(str(error)) from None
@@ -143,6 +143,22 @@ def _answer(
     answer = _described(name, job, error=job.fault or getattr(job.result, "fault", None))
     no = job.result is not None and passed(_experiment(name), job.result) is False
     return answer, 1 if job.trace else NO if no else 0
+
+
+def _with_the_program(experiment: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """A program that was given is run: where the settings leave it out, the first choice that takes one is made for it."""
+    known, program = knobs(experiment.Params), program_knob(experiment.Params)
+    if program is None or program.name not in values:
+        return values
+    whole = {name: k.default for name, k in known.items()} | values
+    if set(whole) - set(known) or program.name in offers(experiment, whole):
+        return values
+    free = (k for name, k in known.items() if k.choices and name not in values)
+    for k in free:
+        for choice in k.choices:
+            if program.name in offers(experiment, whole | {k.name: choice}):
+                return values | {k.name: choice}
+    return values
 
 
 def _described(name: str, job: Job | None, *, error: Fault | None) -> dict[str, Any]:

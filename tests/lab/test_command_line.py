@@ -183,6 +183,22 @@ def test_a_program_that_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "is not UTF-8 text" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "given", "chosen"),
+    [
+        ("gradient_flow", {}, {"family": "own"}), ("memory_timeline", {}, {"model": "own"}), ("op_profile", {"steps": 3}, {"model": "own"}),
+        ("fine_tuning", {}, {"view": "own"}), ("mixed_precision", {}, {"view": "ops"}), ("checkpoint_resume", {}, {"view": "program"}),
+        ("reproducibility", {}, {"view": "program"}), ("autograd_graph", {}, {}), ("train_eval", {"view": "scan"}, {"model": "own"}),
+        ("fine_tuning", {"view": "lora"}, {}),
+    ],
+)  # fmt: skip
+def test_a_program_that_is_given_is_run(name: str, given: dict[str, object], chosen: dict[str, object]) -> None:
+    experiment = command_line._experiment(name)
+    values = {"code": "x = 1\n", **given}
+    assert command_line._with_the_program(experiment, values) == values | chosen
+    assert command_line._with_the_program(experiment, given) == given
+
+
 def test_words_for_a_terminal(one_executor: None, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "p.py").write_text(
         "print('seen')\nx = torch.ones(2, requires_grad=True)\n(x * 2).backward()\n", encoding="utf-8"

@@ -12,7 +12,7 @@ import torch
 from lab.contract import Report
 from lab.experiments.serving_skew import comparing
 from lab.experiments.serving_skew.own_paths import run_own
-from lab.experiments.serving_skew.schema import Params, Result, is_own
+from lab.experiments.serving_skew.schema import Params, Result
 from lab.records.serving import Drift, Power
 from lab.workloads.serving_paths import COLUMNS, SKEWS, Path, Row, rows, served_path, trained_path
 
@@ -23,7 +23,7 @@ _LIVE = 256
 def run(params: Params, report: Report) -> Result:
     """The view that was asked for. Faults of a program do not raise: they are in ``fault``."""
     started = time.perf_counter()
-    result = run_own(params, report) if is_own(params) else _planted(params, report)
+    result = run_own(params, report) if params.view == "own" else _planted(params, report)
     return replace(result, tolerance=params.tolerance, seconds=time.perf_counter() - started)
 
 

@@ -10,7 +10,7 @@ from lab.contract import Knob, Limits, check, knob
 from lab.records.serving import SkewResult as Result
 from lab.workloads.serving_paths import SKEWS
 
-__all__ = ["DEFAULT_PROGRAM", "GOLDEN", "VIEWS", "Params", "Result", "is_own", "offered"]
+__all__ = ["DEFAULT_PROGRAM", "GOLDEN", "VIEWS", "Params", "Result", "offered"]
 
 VIEWS = ("stages", "power", "drift", "own")
 GOLDEN = ("varied", "one row repeated", "all zeros")
@@ -74,8 +74,3 @@ USED = {
 def offered(values: Mapping[str, Any], k: Knob) -> Knob | None:
     """The knob where it matters for the view."""
     return k if k.name in ("view", "device", *USED[values["view"]]) else None
-
-
-def is_own(params: Params) -> bool:
-    """Whether the visitor's paths are compared: the view says so, or a program was given and no view."""
-    return params.view == "own" or (params.view == "stages" and params.code != DEFAULT_PROGRAM)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.experiments.serving_skew.schema import Params, is_own
+from lab.experiments.serving_skew.schema import Params
 
 _HEAD = """import copy
 
@@ -132,7 +132,7 @@ _BY_LABEL = ("feature order", "head not loaded", "labels permuted")
 
 def script(params: Params) -> str:
     """A program of its own."""
-    if is_own(params):
+    if params.view == "own":
         return _own(params)
     known = {"rows": params.golden_rows, "seed": params.seed, "skew": params.skew, "tolerance": params.tolerance}
     if params.view == "power":

@@ -23,7 +23,7 @@ def seen(code: str) -> Result:
 @pytest.mark.parametrize("name", ROWS)
 def test_a_reported_confusion(name: str):
     row = ROWS[name]
-    result = run(Params(code=row["snippet"]), silent)
+    result = run(Params(view="own", code=row["snippet"]), silent)
     assert result.fault is None
     told = {
         "sk-03": "served lists the names of angles in another order",

@@ -53,7 +53,7 @@ torch.utils.benchmark torch.utils._python_dispatch torch.utils._pytree torch._su
 torch._refs torch._decomp torch._decomp.decompositions_for_jvp torch._meta_registrations torch._vmap_internals
 torch.fx.experimental.symbolic_shapes torch._functorch.apis torch._functorch.eager_transforms torch._functorch.vmap
 torch._functorch.functional_call torch._functorch.autograd_function torch._functorch.pyfunctorch
-torch.utils.serialization torch._inductor.compiler_bisector
+torch.utils.serialization
 """)
 
 

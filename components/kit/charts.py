@@ -24,10 +24,15 @@ def theme() -> Theme:
 
 def draw_chart(chart: Any, key: str, *, presenting: bool) -> None:
     """``chart`` as wide as its place. Before a group its words are larger, and it is as tall as the screen leaves room."""
-    if not presenting:
-        st.altair_chart(chart, key=key, width="stretch")
-        return
     spec = chart.to_dict()
+    config = spec.setdefault("config", {})
+    config["axisY"] = {
+        **config.get("axisY", {}),
+        "labelFlush": False,
+    }  # else the first name of a column stands below its row
+    if not presenting:
+        st.altair_chart(alt.Chart.from_dict(spec), key=key, width="stretch")
+        return
     if any(part in spec for part in _PARTS):  # a picture of several panels keeps their heights
         st.altair_chart(_enlarged(spec), key=key, width="stretch")
         return

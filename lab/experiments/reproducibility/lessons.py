@@ -118,7 +118,7 @@ lessons = (
         "R1", "adding into the same places", Params(view="host", repeats=20),
         "The gradient of x[index] adds 65,536 rows into 50. How many distinct results do 20 calls with two threads give?",
         {"1": "Threads add in whatever order they come.", "many": "Nearly every call adds in another order.", "2, one for each thread": "The order varies from call to call."},
-        lambda r: "1" if operation(r, "index_put, adding").distinct == 1 else "2, one for each thread" if operation(r, "index_put, adding").distinct == 2 else "many",
+        lambda r: "1" if operation(r, "gradient of x[index]").distinct == 1 else "2, one for each thread" if operation(r, "gradient of x[index]").distinct == 2 else "many",
         lambda r: float(len(r.refused)), "operations that the flag refuses",
         ("Addition of floating-point numbers depends on the order, and two threads have none.",
          "Many distinct results of 20 with two threads, 1 with the flag.",
